@@ -127,7 +127,7 @@ impl Broker {
         self.cluster().watch_metadata()
     }
 
-    /// Who leads a partition, as far as this node knows: neither an answer nor an error is final.
+    /// The leadership of a partition, as far as this node knows: neither an answer nor an error is final.
     pub fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
         self.cluster().leadership(partition)
     }
@@ -150,7 +150,7 @@ impl Broker {
         self.copies().bucket()
     }
 
-    /// What lies on this disk of topics that the metadata here neither name nor call deleted.
+    /// The remains on this disk of topics that the metadata here neither name nor call deleted.
     #[must_use]
     pub fn remains(&self) -> Vec<Remains> {
         self.copies().remains()

@@ -17,7 +17,7 @@ use crate::node::error::{Error, Result};
 use crate::node::locks::{HELD, LEASES, Lock, SharedLock};
 use crate::node::metrics::Metrics;
 
-/// How many leases the line of a rejected write shows.
+/// Limit on the leases that the log line of a rejected write shows.
 const LEASES_SHOWN: usize = 16;
 
 /// The leases that metadata gives this process: the open segments that it leads.

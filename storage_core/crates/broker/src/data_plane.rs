@@ -147,7 +147,7 @@ impl DataPlane {
         })
     }
 
-    /// What opening the store found: backend in use, why not another, torn tails, fenced ranges.
+    /// A report of what the open of the store found: backend in use, why not another, torn tails, fenced ranges.
     #[must_use]
     pub fn store_report(&self) -> Value {
         let store = self.broker.bucket().store();
@@ -209,7 +209,7 @@ impl DataPlane {
         answer.recv().ok()
     }
 
-    /// What lies on this disk of topics that the metadata do not name: a list of [`walrus_metadata::Remains`].
+    /// The remains on this disk of topics that the metadata do not name: a list of [`walrus_metadata::Remains`].
     #[must_use]
     pub fn remains(&self) -> Value {
         json!(self.broker.copies().remains())

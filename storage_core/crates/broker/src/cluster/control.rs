@@ -12,7 +12,7 @@ use walrus_metadata::{Refused, Request, Response};
 /// Limit on the events that wait for the host or for its answer; a request above it is refused.
 const OUTSTANDING_MAX: usize = 4_096;
 
-/// What the host learned of a request.
+/// The host's answer to a request.
 pub(crate) type Outcome = Result<Response, Refused>;
 
 /// The bounded queue of events that the host pulls and answers. Its lock has a condition, which `locks.rs` has no use for

@@ -1,4 +1,4 @@
-//! What this node knows of topics and segments, and how it gets to know more before it calls something unknown.
+//! Look-ups of topics and segments that get to know more before they call something unknown.
 
 use walrus_model::NodeId;
 use walrus_replica::Doubt;

@@ -1,4 +1,4 @@
-//! Who leads a partition.
+//! The leadership of a partition: which node leads its open segment.
 
 use walrus_model::{Descriptor, SegmentId};
 
@@ -25,7 +25,7 @@ pub struct Leadership {
 }
 
 impl Cluster {
-    /// Who leads a partition, as far as this node knows: neither an answer nor an error is final.
+    /// The leadership of a partition, as far as this node knows: neither an answer nor an error is final.
     pub(crate) fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
         let routing = self.routing();
         let (_, found) = routing.partition(partition)?;

@@ -1,4 +1,5 @@
-//! Which nodes answer, as the pings of `pings.rs` say. A hint only: whoever acts on it is held to the rules of replication.
+//! The record of which nodes answer, as the pings of `pings.rs` say. It is a hint only: whoever acts on it is held to the rules of
+//! replication.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ const SLOWNESS: u32 = 4;
 /// Failures in a row after which a node is silent. A refused connection fails at once, a frozen node when the patience ends.
 const FAILURES: u32 = 2;
 
-/// What the pings say of each node, and which nodes were given up.
+/// The record of the pings of all nodes, and of which nodes are lost.
 pub(crate) struct Liveness {
     nodes: Lock<HashMap<u32, PingHistory>>,
     lost: watch::Sender<Vec<u32>>,

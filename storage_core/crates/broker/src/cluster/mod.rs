@@ -1,4 +1,4 @@
-//! What this node knows of its cluster, for whoever must ask before it acts.
+//! The cluster as this node knows it, for whoever must ask before it acts.
 
 pub(crate) mod barrier;
 pub(crate) mod control;
@@ -187,7 +187,7 @@ impl Cluster {
         self.presence.lock().observe(metadata, clock::boottime());
     }
 
-    /// Which nodes are there now, as far as this one has seen their leases renewed.
+    /// The nodes that are there now, as far as this one has seen their leases renewed.
     pub(crate) fn present(&self, metadata: &Metadata) -> Present {
         self.presence.lock().look(metadata, clock::boottime())
     }

@@ -20,7 +20,7 @@ impl DiskRoom {
     }
 
     /// Returns when a write found no room.
-    pub(crate) async fn refused(&self) {
+    pub(crate) async fn await_refusal(&self) {
         self.changed.notified().await;
     }
 

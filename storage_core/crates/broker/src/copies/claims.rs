@@ -28,7 +28,7 @@ impl Copies {
         })
     }
 
-    /// For each of many segments, why what this node knows of its end may not be all there was when it was asked. Sends one
+    /// Says of each of many segments whether what this node knows of its end is all there was when it was asked. Sends one
     /// request to each node.
     pub(crate) async fn may_claim_ends(&self, segments: &[Descriptor]) -> Vec<Result<(), Doubt>> {
         let mut tails: Vec<Tail> = segments.iter().map(|segment| self.tail(segment)).collect();

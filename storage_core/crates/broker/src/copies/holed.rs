@@ -43,7 +43,7 @@ impl Holed {
     }
 
     /// Returns when another copy with holes was found.
-    pub(crate) async fn found(&self) {
+    pub(crate) async fn await_found(&self) {
         self.found.notified().await;
     }
 }

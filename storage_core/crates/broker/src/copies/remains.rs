@@ -41,7 +41,7 @@ pub(crate) fn forget(store: &Store, is_deleted: impl Fn(TopicId) -> bool) -> wal
 }
 
 impl Copies {
-    /// What lies on this disk of topics that the metadata here neither name nor call deleted.
+    /// The remains on this disk of topics that the metadata here neither name nor call deleted.
     #[must_use]
     pub(crate) fn remains(&self) -> Vec<Remains> {
         let (store, metadata) = (self.bucket().store(), self.cluster().routing().metadata.clone());

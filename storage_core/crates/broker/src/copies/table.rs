@@ -139,7 +139,7 @@ impl CopyTable {
     }
 
     /// Returns when damage was noted.
-    pub(crate) async fn damage(&self) {
+    pub(crate) async fn await_damage(&self) {
         self.damage.notified().await;
     }
 

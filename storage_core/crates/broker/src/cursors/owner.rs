@@ -357,7 +357,7 @@ fn partitions(topics: &Arc<Topics>, topic: &TopicRef) -> Result<u32> {
     }
 }
 
-/// For each cursor what its records say together, and the offset of the last one.
+/// All cursors of the partition: what the records of each say together, and the offset of the last one.
 type ReplayedCursors = HashMap<CursorKey, (Progress, u64)>;
 
 fn replay_batch(batch: &[u8], replayed: &mut ReplayedCursors) -> Result<(), String> {

@@ -136,7 +136,7 @@ impl Drop for Place {
     }
 }
 
-/// How many descriptors connections may take: the rest is for disks, metadata and health.
+/// Limit on the descriptors that connections take: the rest is for disks, metadata and health.
 fn descriptors_for_connections() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / DESCRIPTORS_PART).unwrap_or(usize::MAX)

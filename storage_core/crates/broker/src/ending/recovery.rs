@@ -254,7 +254,7 @@ async fn with_missing(
     let end = accept.value.end;
     let nothing = |accept| Ok(Ask::Accept(accept, end, Vec::new(), Box::new(segment.clone())));
     let Some(Fill { from, nodes }) = fill else { return nothing(accept) };
-    // What is lost nobody has; the replica leaves it out by itself.
+    // Nobody has the lost batches; the replica leaves them out by itself.
     let from = accept.value.past_lost(from);
     if from >= end {
         return nothing(accept);

@@ -97,7 +97,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                 }
             }
         }
-        // Not on each change of the metadata: many come at once.
+        // The loop does not look on each change of the metadata, for many come at once.
         if shutdown.run_until_cancelled(tokio::time::sleep(patience::SUSPICION_LOOK)).await.is_none() {
             return;
         }

@@ -80,7 +80,7 @@ pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, 
     }
 }
 
-/// How soon a client that waits for each answer is back with its next append.
+/// Keeps track of how soon a client that waits for each answer is back with its next append.
 #[derive(Default)]
 struct Turns {
     /// Since when nothing is in flight and the client is waited for.

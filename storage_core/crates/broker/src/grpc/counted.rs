@@ -95,7 +95,7 @@ impl http_body::Body for CountedBody {
     }
 }
 
-/// How much of a message has come in, in a stream of messages that is cut anywhere.
+/// Measures how much of a message has come in, in a stream of messages that is cut anywhere.
 #[derive(Default)]
 struct Meter {
     prefix: [u8; PREFIX_BYTES],

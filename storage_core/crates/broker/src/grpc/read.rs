@@ -40,7 +40,7 @@ pub(super) struct ReadCall {
 impl ReadCall {
     pub(super) fn start(broker: Broker, request: &ReadRequest) -> Result<Self> {
         let invalid = |problem: String| Error::InvalidRequest { problem };
-        // What Walrus keeps in topics of its own, the deliveries of all clients, is nobody's to read.
+        // Clients may not read Walrus's own topics, which have the deliveries of all clients.
         let from =
             PartitionRef { topic: TopicName::of_client(&request.topic)?, partition: request.partition };
         let format = Format::try_from(request.format)

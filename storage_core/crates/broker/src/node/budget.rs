@@ -219,16 +219,16 @@ impl Drop for Held {
 
 /// The same bytes, which count as long as anybody has a part of them.
 pub(crate) fn counted(bytes: Bytes, held: Arc<Held>) -> Bytes {
-    struct Counted {
+    struct CountedBytes {
         bytes: Bytes,
         _held: Arc<Held>,
     }
-    impl AsRef<[u8]> for Counted {
+    impl AsRef<[u8]> for CountedBytes {
         fn as_ref(&self) -> &[u8] {
             &self.bytes
         }
     }
-    Bytes::from_owner(Counted { bytes, _held: held })
+    Bytes::from_owner(CountedBytes { bytes, _held: held })
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub struct Config {
     pub test_controls: bool,
 }
 
-/// How long connections may say nothing, in milliseconds.
+/// Limits on how long connections may say nothing, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Patience {

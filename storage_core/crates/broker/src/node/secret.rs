@@ -11,7 +11,7 @@ use crate::node::locks::Lock;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-/// How many bytes one secret may have.
+/// Lengths in bytes that a secret may have.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=1_024;
 const SECRETS_MAX: usize = 16;
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -204,7 +204,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         let write = |text: &str| {
-            // As Kubernetes and careful people do it: another file takes its place.
+            // Another file takes the place of the old one, as Kubernetes and careful people do it.
             let next = directory.path().join("next");
             std::fs::write(&next, text).unwrap();
             std::fs::rename(next, &path).unwrap();

@@ -6,7 +6,7 @@ use walrus_metadata::rolling::{Limits, Reason};
 
 /// Part of a limit, in percent, from which the successor is allotted ahead, so that the roll itself waits for nothing.
 const AHEAD_PERCENT: u128 = 80;
-/// How far an open segment may outgrow its limits while no successor can be had, because metadata is away.
+/// Factor by which an open segment may outgrow its limits while no successor can be had, because metadata is away.
 const HARD_CAP_FACTOR: u128 = 4;
 
 /// How full a segment is.

@@ -35,9 +35,9 @@ const SMALL_ANSWER_BYTES: usize = 16 << 10;
 pub(crate) enum CallError {
     /// The other node never saw it.
     NotSent(String),
-    /// It may have seen it: the connection died, or the deadline passed.
+    /// The other node may have seen it: the connection died, or the deadline passed.
     Lost(String),
-    /// It refused it.
+    /// The other node refused it.
     Refused(Error),
 }
 

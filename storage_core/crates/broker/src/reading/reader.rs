@@ -27,7 +27,7 @@ use crate::reading::Reading;
 pub struct ReadOptions {
     /// About how many bytes to answer; at least one batch is always answered.
     pub bytes_max: usize,
-    /// How long to wait at the high watermark.
+    /// Longest wait at the high watermark.
     pub wait: Duration,
     /// The only segment to read from; at its end the page is empty. `None` reads from whichever has the offset.
     pub segment: Option<SegmentId>,
@@ -160,7 +160,7 @@ impl Reading {
             if left.is_zero() || (fetched.sealed && options.segment.is_some()) {
                 return page(Vec::new(), offset, high_watermark);
             }
-            // It was sealed under the wait, or metadata has changed: look again who has the offset now.
+            // The segment may have been sealed under the wait: the loop looks again who has the offset now.
             news.wait(left.min(patience::NEWS_LOOK)).await;
         }
     }

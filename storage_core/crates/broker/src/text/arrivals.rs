@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// How many answers had been sent when the bytes of the connection arrived.
+/// Knows how many answers had been sent when each byte of the connection arrived.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     received: u64,

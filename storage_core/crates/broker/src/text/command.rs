@@ -111,7 +111,7 @@ fn put(rest: &str) -> Result<Command<'_>, BadCommand> {
 fn get_at(rest: &str) -> Result<Command<'_>, BadCommand> {
     let mut words = rest.trim_end().splitn(4, ' ');
     let topic = match words.next() {
-        // What Walrus keeps in topics of its own, the deliveries of all clients, is nobody's to read.
+        // Clients may not read Walrus's own topics, which have the deliveries of all clients.
         Some(name) if !name.is_empty() => TopicName::of_client(name)?,
         _ => return Err(BadCommand::TopicMissing { word: "GETAT" }),
     };

@@ -30,7 +30,7 @@ pub(crate) async fn keep_filling(copies: Arc<Copies>) {
                     }
                 }
             }
-            let found = copies.table().holed().found();
+            let found = copies.table().holed().await_found();
             if holed.is_empty() {
                 found.await;
             } else {

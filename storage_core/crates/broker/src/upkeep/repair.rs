@@ -65,7 +65,7 @@ pub(crate) async fn keep_whole(copies: Arc<Copies>) {
                     tracing::warn!(%segment, %error, "a copy in use cannot be mended yet");
                 }
             }
-            drop(tokio::time::timeout(patience::REPAIR_RETRY, copies.table().damage()).await); // both ends are fine
+            drop(tokio::time::timeout(patience::REPAIR_RETRY, copies.table().await_damage()).await); // both ends are fine
         }
     };
     copies.tasks().until_stopped(mending).await;

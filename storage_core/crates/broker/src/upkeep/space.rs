@@ -39,7 +39,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = copies.cluster().room().refused() => {}
+            () = copies.cluster().room().await_refusal() => {}
             _ = ticks.tick() => {}
         }
         let store = copies.bucket().store().clone();

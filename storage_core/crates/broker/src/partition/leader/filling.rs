@@ -1,4 +1,4 @@
-//! How full the segment of a leader is, and what follows from that.
+//! The fill of a leader's segment, and what follows from it.
 
 use std::time::{Duration, Instant};
 
