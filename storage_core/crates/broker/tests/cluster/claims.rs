@@ -1,5 +1,5 @@
-//! A node that was cut off, replaced or just started calls nothing over: no end of a log, no gap, no range, no topic. What
-//! it cannot know is `Unavailable`, and clients go elsewhere.
+//! Tests that a node that was cut off, replaced or just started claims nothing that it cannot know: no end of a log, no gap,
+//! no range, no missing topic. It answers `Unavailable`, and clients go elsewhere.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::links::Link;
 use crate::peer::{Peer, REPLICA};
 
 const REPLICATION: Replication = Replication { factor: 3, write_quorum: 2 };
-/// Longer than a test may take.
+/// Milliseconds that are longer than a test may take.
 const FOR_EVER_MS: u64 = 300_000;
 
 fn topic() -> PartitionRef {
@@ -33,7 +33,7 @@ fn others(cluster: &Cluster, than: u32) -> Vec<u32> {
     cluster.ids().filter(|id| *id != than).collect()
 }
 
-/// The partition's leader, by the metadata themselves.
+/// The node that leads the partition, by the metadata themselves.
 fn leader(cluster: &Cluster) -> u32 {
     let metadata = cluster.metadata();
     let topic = metadata.names["default"]["logs"];
@@ -71,7 +71,7 @@ impl Producer {
     }
 }
 
-/// A leader that its replicas obey knows where the log ends.
+/// Waits until a node lists the segments, and checks the high watermark: a leader that its replicas obey knows where its log ends.
 async fn until_listed(broker: &Broker, high_watermark: u64) {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -86,7 +86,7 @@ fn is_unavailable<T: std::fmt::Debug>(what: &str, answer: Result<T, Error>) {
     assert!(matches!(answer, Err(Error::Unavailable { .. })), "{what}: {answer:?}");
 }
 
-/// All that a node could say about what is not there.
+/// Checks that a node claims none of what it could say about what is not there.
 async fn claims_nothing(broker: &Broker, producer: &Producer, end: u64, next_sequence: i32) {
     let (topic, now) = (topic(), options(Duration::ZERO));
     let (at_end, behind_it, listed, gap) = tokio::join!(
@@ -255,7 +255,7 @@ fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anythin
     });
 }
 
-/// The same where it hears nothing when it asks.
+/// A node that held its lease and heard nothing when it asked called topics unknown, too.
 #[test]
 fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_holds_its_lease() {
     let cluster = linked(json!({ "auto_create_topics": false }));
@@ -279,7 +279,7 @@ fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_h
     });
 }
 
-/// The end that it named was where the last segment begins.
+/// The end in the answer was where the last segment begins.
 #[test]
 fn an_offset_below_the_first_record_is_out_of_the_range_that_there_is() {
     let cluster = linked(json!({ "segment_entries_max": 10 }));
@@ -296,7 +296,7 @@ fn an_offset_below_the_first_record_is_out_of_the_range_that_there_is() {
     });
 }
 
-/// It waited for its own record to be durable long after appends were told that it cannot be.
+/// A commit waited for its record to be durable long after appends were told that they cannot be.
 #[test]
 fn a_commit_does_not_wait_longer_than_appends_where_the_owner_of_the_cursor_is_cut_off() {
     const A_LITTLE: Duration = Duration::from_millis(1_500);
@@ -361,7 +361,7 @@ fn who_lists_segments_waits_for_a_leader_that_is_about_to_hear_of_them() {
     });
 }
 
-/// Its leader had not heard of the segment, and a reader that had named none was told that it is unknown.
+/// The leader had not heard of its segment, and a reader that had named none was told that it is unknown.
 #[test]
 fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
     let cluster = linked(json!({}));
@@ -470,7 +470,7 @@ fn a_leader_whose_followers_promised_to_another_is_found_out_by_readers_that_wai
     assert_ne!(last_segment(&cluster).descriptor.id, segment.descriptor.id);
 }
 
-/// It said "its leader is gone or not sure of it", whatever the reason was.
+/// The error said "its leader is gone or not sure of it", whatever the reason was.
 #[test]
 fn who_is_not_told_how_far_a_segment_goes_is_told_why() {
     let mut cluster = Cluster::start(2, json!({}));

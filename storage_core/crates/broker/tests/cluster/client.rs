@@ -1,4 +1,4 @@
-//! Appends and reads as clients do them.
+//! A client's side of the tests: appends and reads.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Copies of sealed segments: made up for after a lost disk, moved off a drained node, gone after a trim; nothing that was
-//! acknowledged goes with them.
+//! Tests of the copies of sealed segments: they are made up for after a lost disk, moved off a drained node, gone after a trim,
+//! and nothing that was acknowledged goes with them.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ fn sealed(metadata: &Metadata) -> Vec<Segment> {
     all.filter(|segment| matches!(segment.state, SegmentState::Sealed(_))).collect()
 }
 
-/// Every sealed segment has three verified copies, and these are what they are said to be.
+/// Whether every sealed segment has three verified copies, and these are what they are said to be.
 fn are_whole(cluster: &Cluster, metadata: &Metadata) -> bool {
     sealed(metadata).iter().all(|segment| {
         let SegmentState::Sealed(value) = &segment.state else { return false };
@@ -51,7 +51,7 @@ fn write(cluster: &Cluster, topic: &PartitionRef, through: u32, values: std::ops
     });
 }
 
-/// Every node that is left reads all values in their order; a client that repeats may have put one twice.
+/// Checks that every node that is left reads all values in their order; a client that repeats may have put one twice.
 fn check_reads(cluster: &Cluster, topic: &PartitionRef, nodes: &[u32], count: u32) {
     cluster.block_on(async {
         for node in nodes {
@@ -245,11 +245,11 @@ fn a_segment_all_of_whose_disks_are_gone_is_told_as_lost_and_holds_nobody_up() {
     let now = |metadata: &Metadata| {
         segments(metadata).into_iter().find(|one| one.descriptor.id == place.id).unwrap()
     };
-    let is_settled = |segment: &Segment| {
+    let is_lost_or_verified = |segment: &Segment| {
         segment.is_lost() || segment.copies.iter().any(|copy| copy.state == CopyState::Verified)
     };
     cluster.keep_copies_until("it is told as lost", |metadata| {
-        now(metadata).is_lost() && sealed(metadata).iter().all(is_settled)
+        now(metadata).is_lost() && sealed(metadata).iter().all(is_lost_or_verified)
     });
 
     let alive = left.iter().map(|id| NodeId(*id)).collect();

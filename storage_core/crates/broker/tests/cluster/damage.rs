@@ -1,4 +1,4 @@
-//! Bits that flip on disks under sealed copies: readers never see them, and the copy is whole again soon.
+//! Tests with bits that flip on disks under sealed copies: readers never see them, and the copy is whole again soon.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) fn value(number: u64) -> String {
     format!("the-value-of-record-{number:05}-{}", "x".repeat(200))
 }
 
-/// Three nodes with two sealed segments of ten records, verified everywhere.
+/// Starts three nodes with two sealed segments of ten records, verified everywhere, and answers the first of these.
 fn start() -> (Cluster, PartitionRef, Segment) {
     let replication = Replication { factor: 3, write_quorum: 2 };
     let cluster = Cluster::start_replicated(3, json!({ "segment_entries_max": 10 }), replication);
@@ -79,7 +79,7 @@ fn log_of(broker: &Broker, segment: &Segment) -> Log {
     broker.bucket().log(LogId(segment.descriptor.id.0)).unwrap()
 }
 
-/// Everything can be read from the node's own disk, with the decided digest.
+/// Whether every batch of a segment can be read from the node's own disk.
 fn is_sound(broker: &Broker, segment: &Segment) -> bool {
     let log = log_of(broker, segment);
     let (mut next, end) = (log.base_offset(), log.sealed().unwrap().end);

@@ -1,4 +1,4 @@
-//! Disks that are full or fail.
+//! Tests with disks that are full, stand still or fail.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ fn a_follower_whose_disk_is_full_leaves_the_replica_set_and_comes_back() {
     );
 }
 
-/// Three nodes; one record is in, and the disk of the leader does nothing more until it is told to.
+/// Starts three nodes; one record is in, and the disk of the leader does nothing more until it is told to.
 fn cluster_whose_leader_stands_still() -> (Cluster, PartitionRef, Broker, SimulatedDisk) {
     let disks = disks(3);
     let cluster = Cluster::start_linked_on(disks.clone(), small(), Replication::DEFAULT);
@@ -187,7 +187,7 @@ fn an_append_whose_sync_failed_is_never_acknowledged() {
     });
 }
 
-/// Those who work for the network are few: readers that waited for the disk stopped them all, and the node seemed silent.
+/// The threads that work for the network are few: readers that waited for the disk stopped them all, and the node seemed silent.
 #[test]
 fn a_node_goes_on_while_more_readers_wait_for_its_disk_than_it_has_threads_for_the_network() {
     const READERS: u64 = 4;

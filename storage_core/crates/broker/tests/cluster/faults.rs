@@ -1,4 +1,4 @@
-//! Three replicas, two acknowledge, producers at work: nodes freeze, networks part.
+//! Tests with three replicas, of which two acknowledge, and producers at work, while nodes freeze and networks part.
 //!
 //! `WALRUS_FAULT_RUNS=50 cargo test --test cluster faults` repeats each.
 
@@ -13,7 +13,7 @@ use crate::links::Link;
 use crate::load::{Load, PATIENCE};
 
 const REPLICATION: Replication = Replication { factor: 3, write_quorum: 2 };
-/// Acknowledged before, during and after a fault.
+/// Appends that are to be acknowledged before, during and after a fault.
 const SOME: usize = 30;
 
 fn runs() -> u32 {
@@ -24,7 +24,7 @@ fn topic() -> PartitionRef {
     PartitionRef::parse("logs", 0).unwrap()
 }
 
-/// Appends that a node cannot bring about must not keep a producer long: it asks the next node.
+/// The nodes' options. Appends that a node cannot bring about must not keep a producer long, for it asks the next node then.
 fn options() -> serde_json::Value {
     json!({ "append_wait_ms": 1_000, "segment_entries_max": 200 })
 }
@@ -43,7 +43,7 @@ fn wait_for_another_leader(cluster: &Cluster, than: u32, seen_by: u32) {
     wait_until("somebody else leads", PATIENCE, || leader(cluster, seen_by) != than);
 }
 
-/// What metadata has allotted to follow the open segment.
+/// The segment that metadata has allotted to follow the open one.
 fn successor(cluster: &Cluster) -> Option<Descriptor> {
     let metadata = cluster.metadata();
     let partition = metadata.topics.values().flat_map(|topic| &topic.partitions).next()?;
@@ -54,7 +54,7 @@ fn others(cluster: &Cluster, than: u32) -> Vec<u32> {
     cluster.ids().filter(|id| *id != than).collect()
 }
 
-/// All that a node says and hears stands still, metadata included.
+/// Makes all that a node says and hears stand still, metadata included.
 fn freeze(cluster: &Cluster, id: u32) {
     cluster.isolate(id);
     others(cluster, id).into_iter().for_each(|other| cluster.links().set(id, other, Link::Held));
@@ -139,7 +139,7 @@ fn a_leader_cut_off_from_the_metadata_goes_on_in_its_open_segment() {
     }
 }
 
-/// No other node can end the segment: they hear this one, and metadata says that it leads.
+/// No other node can end the segment here: the others hear this one, and metadata says that it leads.
 #[test]
 fn a_roll_that_finds_neither_votes_nor_metadata_goes_on_when_they_are_back() {
     const SELDOM: &str = r#"{"monitor_check_ms": 3600000}"#;
@@ -167,7 +167,7 @@ fn a_roll_that_finds_neither_votes_nor_metadata_goes_on_when_they_are_back() {
     wait_for("appends go on", PATIENCE, || append("after"));
 }
 
-/// It was allotted before it fell silent. Nobody can be asked for seconds.
+/// The next leader was allotted before it fell silent, and a roll waited for its answer.
 #[test]
 fn a_roll_does_not_wait_for_a_next_leader_that_is_known_to_be_silent() {
     let options = json!({ "append_wait_ms": 2_000, "segment_entries_max": 10 });
@@ -205,7 +205,7 @@ fn a_replica_that_loses_what_it_had_not_synced_costs_nothing() {
     }
 }
 
-/// The machine of one node loses power; with `never` it may lose what it has acknowledged, and is suspect.
+/// Has the machine of one node lose power; with `never` it may lose what it has acknowledged, and is suspect.
 fn loses_unsynced(fsync: &str, seed: u64) {
     let disks = (0..3).map(|_| SimulatedDisk::new(TailKind::Mapped)).collect();
     let mut with_fsync = options();

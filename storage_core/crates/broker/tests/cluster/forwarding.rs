@@ -1,4 +1,4 @@
-//! Any node takes any request.
+//! Tests that any node takes any request.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn every_node_appends_and_reads_wherever_the_leader_is() {
     });
 }
 
-/// Many partitions, for two drivers of one handed its queue over at once where a roll began as the first was done.
+/// There are many partitions, for two drivers of one handed its queue over at once where a roll began as the first was done.
 #[test]
 fn appends_of_one_stream_keep_their_order_through_forwards_and_rolls() {
     let cluster = Cluster::start(3, json!({ "segment_entries_max": 15 }));

@@ -1,4 +1,5 @@
-//! A cluster of data planes. In the place of Raft one lock orders the commands; everything else is what a node runs.
+//! The harness: a cluster of data planes. In the place of Raft one lock orders the commands; everything else is what a node
+//! runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,10 +23,11 @@ use crate::metadata::{Shared, everybody};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const LEASE_MS: u64 = 3_600_000;
 
+/// A cluster of nodes that run in this process.
 pub(crate) struct Cluster {
     directory: tempfile::TempDir,
     options: Value,
-    /// By node; empty: the disk of this machine.
+    /// The simulated disks by node; empty if nodes use the disk of this machine.
     disks: Vec<SimulatedDisk>,
     shared: Arc<Shared>,
     nodes: Vec<Node>,
@@ -38,7 +40,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// One of them, by any number; `None`: it is down.
+    /// The broker of the node that a number falls to; `None` if it is down.
     pub(crate) fn broker(&self, number: usize) -> Option<Broker> {
         let planes = self.shared.planes.lock();
         planes[number % planes.len()].as_ref().map(|plane| plane.broker().clone())
@@ -58,22 +60,22 @@ impl Cluster {
         Self::start_on(Vec::new(), count, options)
     }
 
-    /// The same with a simulated disk for each node.
+    /// Starts nodes with a simulated disk each.
     pub(crate) fn start_on(disks: Vec<SimulatedDisk>, count: u32, options: Value) -> Self {
         Self::found(disks, count, options, Replication::single(), None)
     }
 
-    /// The same with more than one copy of each segment.
+    /// Starts nodes with more than one copy of each segment.
     pub(crate) fn start_replicated(count: u32, options: Value, replication: Replication) -> Self {
         Self::found(Vec::new(), count, options, replication, None)
     }
 
-    /// The same with a network that can be interfered with.
+    /// Starts nodes with a network between them that can be interfered with.
     pub(crate) fn start_linked(count: u32, options: Value, replication: Replication) -> Self {
         Self::found(Vec::new(), count, options, replication, Some(Links::new()))
     }
 
-    /// A cluster whose nodes have relays between them and a simulated disk each.
+    /// Starts nodes with relays between them and a simulated disk each.
     pub(crate) fn start_linked_on(
         disks: Vec<SimulatedDisk>,
         options: Value,
@@ -146,7 +148,7 @@ impl Cluster {
             .expect("a test that ends")
     }
 
-    /// The same for what may take long under faults.
+    /// Runs a future that may take long under faults.
     pub(crate) fn block_on_long<T>(&self, future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let bounded = async { tokio::time::timeout(crate::load::PATIENCE, future).await };
@@ -161,7 +163,7 @@ impl Cluster {
         self.shared.links.as_ref().expect("a cluster with links")
     }
 
-    /// Between a node and the metadata store nothing goes either way.
+    /// Cuts a node off from the metadata store in both directions.
     pub(crate) fn isolate(&self, id: u32) {
         self.shared.unheard.lock().push(id);
         self.fall_behind(id);
@@ -173,7 +175,7 @@ impl Cluster {
         self.catch_up(id);
     }
 
-    /// Stops a node whose machine loses power: of what was not synced only a part is left.
+    /// Stops a node whose machine loses power: only a part is left of what was not synced.
     pub(crate) fn lose_power(&mut self, id: u32, left: CrashChoice) {
         let place = id as usize - 1;
         let lost_at = self.disks[place].changes();
@@ -205,7 +207,7 @@ impl Cluster {
         self.stop_unnoticed(id);
     }
 
-    /// The same, and its leases have not lapsed yet.
+    /// Stops a node's data plane, and its leases do not lapse yet.
     pub(crate) fn stop_unnoticed(&mut self, id: u32) {
         let node = &mut self.nodes[id as usize - 1];
         self.shared.planes.lock()[id as usize - 1] = None;
@@ -214,14 +216,14 @@ impl Cluster {
         node.host.take().expect("it runs").join().expect("the host's thread");
     }
 
-    /// Starts a stopped node again: the same disk, another process.
+    /// Starts a stopped node again on the same disk, as another process.
     pub(crate) fn restart(&mut self, id: u32) {
         let disk = self.nodes[id as usize - 1].disk;
         self.shared.lapsed.lock().retain(|lapsed| *lapsed != id);
         self.nodes[id as usize - 1] = self.start_node(id, disk);
     }
 
-    /// A new node joins, on an empty disk; answers its number.
+    /// Has a new node join, on an empty disk; answers its number.
     pub(crate) fn join(&mut self) -> u32 {
         let id = self.ids().end() + 1;
         self.shared.planes.lock().push(None);
@@ -230,7 +232,7 @@ impl Cluster {
         id
     }
 
-    /// A stopped node, whose journal lost its end, comes back as another disk: what it stored is left to fetch from.
+    /// Has a stopped node, whose journal lost its end, come back as another disk: what it stored is left to fetch from.
     pub(crate) fn come_back_as_another(&mut self, id: u32) -> u32 {
         let former = self.data_dir(*self.ids().end() + 1).join("former").join(self.disk(id).to_string());
         std::fs::create_dir_all(&former).unwrap();
@@ -240,23 +242,23 @@ impl Cluster {
         number
     }
 
-    /// The disk of a stopped node will never be back.
+    /// Declares that the disk of a stopped node will never be back.
     pub(crate) fn declare_gone(&self, id: u32) {
         let disk = self.disk(id);
         self.command(Command::RemoveNode { node: NodeId(id), disk, lost: true, replaced_by: None });
     }
 
-    /// What nodes that start from now on are configured with besides.
+    /// Sets an option of nodes that start from now on.
     pub(crate) fn set_option(&mut self, name: &str, value: Value) {
         self.options[name] = value;
     }
 
-    /// Whether the metadata store answers.
+    /// Sets whether the metadata store answers nothing.
     pub(crate) fn set_metadata_away(&self, away: bool) {
         self.shared.away.store(away, Ordering::Relaxed);
     }
 
-    /// Whether a node asked the metadata store for such a thing in vain.
+    /// Whether a node asked the metadata store in vain with a request of that kind.
     pub(crate) fn was_refused(&self, id: u32, kind: &str) -> bool {
         self.shared.refused.lock().iter().any(|(from, asked)| *from == id && asked == kind)
     }
@@ -272,18 +274,18 @@ impl Cluster {
         self.fall_behind(id);
     }
 
-    /// Lets it hear of all that it has missed.
+    /// Lets a node hear of all that it has missed.
     pub(crate) fn catch_up(&self, id: u32) {
         self.shared.behind.lock().retain(|behind| *behind != id);
         self.shared.publish(&self.metadata());
     }
 
-    /// What an operator does to the metadata.
+    /// Changes the metadata with a command, as an operator does.
     pub(crate) fn command(&self, command: Command) {
         self.shared.propose(command).expect("a command that is taken");
     }
 
-    /// One look of the node that leads the metadata at the copies of sealed segments.
+    /// Does what the node that leads the metadata does at each look at the copies of sealed segments.
     pub(crate) fn keep_copies(&self) {
         let metadata = self.metadata();
         let changes = upkeep(&metadata, &everybody(&metadata)).changes;
@@ -292,7 +294,7 @@ impl Cluster {
         }
     }
 
-    /// Keeps the copies until something is so.
+    /// Keeps the copies until `is_so` holds.
     pub(crate) fn keep_copies_until(&self, what: &str, is_so: impl Fn(&Metadata) -> bool) {
         wait_for(what, PATIENCE * 3, || {
             let metadata = self.metadata();
@@ -304,24 +306,24 @@ impl Cluster {
         });
     }
 
-    /// Metadata forget what they like.
+    /// Changes the metadata past all rules, as a rollback may.
     pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Metadata)) {
         change(&mut self.shared.metadata.lock());
         self.set_config(&[]);
     }
 
-    /// Settings of the cluster.
+    /// Changes settings of the cluster.
     pub(crate) fn set_config(&self, entries: &[(&str, u64)]) {
         let set = entries.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
         self.command(Command::SetConfig { set, unset: Default::default() });
     }
 
-    /// This node's disk.
+    /// The id of a node's disk.
     pub(crate) fn disk(&self, id: u32) -> DiskId {
         self.nodes[id as usize - 1].disk
     }
 
-    /// Why a stopped node does not start again.
+    /// The error with which a stopped node does not start again.
     pub(crate) fn refused_start(&self, id: u32) -> StartError {
         let config = self.config(id, self.disk(id), ProcessId(Uuid::new_v4()));
         DataPlane::start(config).err().expect("it does not start")
@@ -339,7 +341,7 @@ impl Cluster {
             "monitor_check_ms": 50,
             "append_wait_ms": 15_000,
             "lease_ms": LEASE_MS,
-            "workers": 1 + id % 3, // on any machine: what they race for, and that one is enough
+            "workers": 1 + id % 3, // the same on any machine: several race with each other, and one must be enough
         });
         for (key, value) in self.options.as_object().into_iter().flatten() {
             config[key] = value.clone();
@@ -401,7 +403,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Looks again and again until there is something; the last failure is told if it is not there in time.
+/// Looks again and again until there is something; panics with the last failure if it is not there in time.
 pub(crate) fn wait_for<T, E: std::fmt::Debug>(
     what: &str,
     patience: Duration,
@@ -417,7 +419,7 @@ pub(crate) fn wait_for<T, E: std::fmt::Debug>(
     }
 }
 
-/// The same for what needs no more words.
+/// Looks again and again until `is_so` holds; panics if it does not in time.
 pub(crate) fn wait_until(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
     wait_for(what, patience, || is_so().then_some(()).ok_or("not so"));
 }

@@ -1,4 +1,4 @@
-//! The bucket's leases and its controls for tests.
+//! Tests of the bucket's leases and its controls for tests.
 
 use std::time::Duration;
 

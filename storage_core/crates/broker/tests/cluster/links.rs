@@ -11,17 +11,18 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How it is between two nodes.
+/// The state of the network between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
+    /// All arrives.
     Open,
-    /// Connections stay, nothing arrives: a frozen host, a dropped packet.
+    /// Connections stay and nothing arrives, as with a frozen host or dropped packets.
     Held,
-    /// Connections end, and new ones, too.
+    /// Connections end, and new ones do at once.
     Cut,
 }
 
-/// Connections that one node makes to another, and what is said on them in both directions.
+/// The relay of the connections that one node makes to another, for both directions.
 struct Relay {
     address: SocketAddr,
     target: watch::Sender<SocketAddr>,
@@ -82,7 +83,7 @@ async fn serve(listener: TcpListener, relay: Arc<Relay>) {
     }
 }
 
-/// Until one of the ends closes.
+/// Relays one connection until one of its ends closes.
 async fn join(near: TcpStream, relay: &Relay) {
     if relay.link.subscribe().wait_for(|link| *link == Link::Open).await.is_err() {
         return;

@@ -1,4 +1,4 @@
-//! Idempotent producers that go on whatever happens, what they were told, and whether it is true in the end.
+//! A load of idempotent producers that go on whatever happens, and a check whether what they were told is true in the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use walrus_log::batch::ProducerRef;
 use crate::client::{batch_of, read_values};
 use crate::harness::{Cluster, Nodes, wait_for};
 
-/// For whatever a cluster under faults must bring about in the end.
+/// Longest wait for whatever a cluster under faults must bring about in the end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
-/// For one answer: a node that was stopped gives none.
+/// Longest wait for one answer: a node that was stopped gives none.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// Between two tries of a producer.
+/// Pause between two tries of a producer.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What was acknowledged: by value, the offset.
+/// The offsets of acknowledged records, by value.
 type Acked = Arc<Mutex<BTreeMap<String, u64>>>;
 
+/// Producers at work, and what was acknowledged to them.
 pub(crate) struct Load {
     topic: PartitionRef,
     acked: Acked,
@@ -47,7 +48,7 @@ impl Load {
         self.acked.lock().len()
     }
 
-    /// Waits until so many more were acknowledged.
+    /// Waits until `count` more appends were acknowledged.
     pub(crate) fn wait_for_more(&self, count: usize) {
         let wanted = self.acked() + count;
         wait_for("appends are acknowledged", PATIENCE, || match self.acked() {

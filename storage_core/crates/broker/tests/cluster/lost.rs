@@ -1,4 +1,4 @@
-//! Topics whose creation the metadata have lost: their records lay on the disks, and nobody could reach them.
+//! Tests with topics whose creation the metadata have lost: their records lay on the disks, and nobody could reach them.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -24,7 +24,7 @@ fn partition(topic: &str, partition: u32) -> PartitionRef {
     PartitionRef::parse(topic, partition).unwrap()
 }
 
-/// The metadata go back to where they did not name the topic yet.
+/// Sets the metadata back to where they did not name the topic yet.
 fn lose(cluster: &Cluster, topic: &str) {
     cluster.rewrite(|metadata| {
         let id = metadata.names.get_mut("default").unwrap().remove(topic).unwrap();
@@ -32,7 +32,7 @@ fn lose(cluster: &Cluster, topic: &str) {
     });
 }
 
-/// What all disks have; the metadata of now are published to all nodes.
+/// The topics of which the disks have something and that the metadata have lost.
 fn lost(cluster: &Cluster) -> Vec<LostTopic> {
     let metadata = cluster.metadata();
     let found: Vec<Remains> = cluster.ids().flat_map(|id| cluster.broker(id).remains()).collect();

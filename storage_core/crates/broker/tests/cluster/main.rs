@@ -1,4 +1,4 @@
-//! Several data planes in one process, with real stores and real sockets, under the real `apply` of the metadata.
+//! Tests of several data planes in one process, with real stores and real sockets, under the real `apply` of the metadata.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod claims;

@@ -1,4 +1,5 @@
-//! The metadata of the cluster, shared by its nodes: one lock orders the commands, as Raft does elsewhere, and answers as the control plane does.
+//! The metadata of the cluster, shared by its nodes: one lock orders the commands, as Raft does elsewhere, and requests are
+//! answered as the control plane answers them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,19 +23,19 @@ pub(crate) struct Shared {
     pub(crate) cluster_id: Uuid,
     pub(crate) metadata: Mutex<Metadata>,
     pub(crate) planes: Mutex<Vec<Option<Arc<DataPlane>>>>,
-    /// The metadata store answers nothing.
+    /// Whether the metadata store answers nothing.
     pub(crate) away: AtomicBool,
     /// Nodes whose leases have lapsed.
     pub(crate) lapsed: Mutex<Vec<u32>>,
     /// Nodes that hear of nothing new.
     pub(crate) behind: Mutex<Vec<u32>>,
-    /// Those of them that hear of all once they ask for anything.
+    /// Nodes that are behind and hear of all once they ask for anything.
     pub(crate) late: Mutex<Vec<u32>>,
     /// Nodes that the metadata store does not answer.
     pub(crate) unheard: Mutex<Vec<u32>>,
-    /// What nodes asked for in vain while it was away or did not hear them.
+    /// Requests that were in vain while the store was away or did not hear a node: the node, and the request's kind.
     pub(crate) refused: Mutex<Vec<(u32, String)>>,
-    /// Between the nodes, where a test wants to interfere.
+    /// The relays between the nodes, where a test wants to interfere.
     pub(crate) links: Option<Links>,
 }
 
@@ -52,14 +53,14 @@ impl Shared {
         outcome.map(|applied| applied.answer)
     }
 
-    /// Tells all nodes that are not behind.
+    /// Shows the metadata to all nodes that are not behind.
     pub(crate) fn publish(&self, metadata: &Metadata) {
         let behind = self.behind.lock().clone();
         let nodes = 1..=u32::try_from(self.planes.lock().len()).unwrap();
         nodes.filter(|id| !behind.contains(id)).for_each(|id| self.show(id, metadata));
     }
 
-    /// Tells one node.
+    /// Shows the metadata to one node.
     fn show(&self, id: u32, metadata: &Metadata) {
         let plane = self.planes.lock()[id as usize - 1].clone();
         if let Some(plane) = plane {
@@ -70,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// What the control plane does with an event. A node that is late knows by the answer what it was told.
+    /// Answers an event as the control plane does. A node that is late has heard of all metadata when it is answered.
     pub(crate) fn handle(&self, from: u32, event: &Value) -> Value {
         let answer = serde_json::to_value(self.carry_out(from, event)).unwrap();
         if self.late.lock().contains(&from) {
@@ -102,14 +103,14 @@ impl Shared {
         }
     }
 
-    /// A node that hears of nothing waits for it in vain.
+    /// Answers a request that changes nothing, such as a barrier; a node that hears of nothing waits for that in vain.
     fn barrier(&self, from: u32) -> Outcome {
         let is_deaf = self.behind.lock().contains(&from) && !self.late.lock().contains(&from);
         if is_deaf { Err(Refused::unavailable("it hears of nothing")) } else { Ok(Response::Done) }
     }
 }
 
-/// Nobody's lease lapses by itself here.
+/// All nodes as present: no lease lapses by itself here.
 pub(crate) fn everybody(metadata: &Metadata) -> Present {
     Present::only(metadata.nodes.keys().copied())
 }

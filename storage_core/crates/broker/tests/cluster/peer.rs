@@ -1,4 +1,4 @@
-//! A node of the cluster, as another one sees it, that says what it likes.
+//! A peer of the nodes that says what a test likes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -24,12 +24,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Greets as it should.
+    /// Connects to a node and greets as a node of the cluster should.
     pub(crate) fn greet(cluster: &Cluster, node: u32) -> Self {
         Self::greet_as(cluster, node, &hello(cluster), b"").unwrap()
     }
 
-    /// The same with words and a secret of one's own. `Err`: the refusal.
+    /// Connects to a node and greets with any words and any secret; the words of the refusal if it is refused.
     pub(crate) fn greet_as(
         cluster: &Cluster,
         node: u32,
@@ -48,7 +48,7 @@ impl Peer {
         Ok(Self { stream })
     }
 
-    /// The words of the refusal; `Err`: it was taken, with this answer.
+    /// Sends a message, and answers the words of the refusal; `Err` has the answer if it was taken.
     pub(crate) fn refusal_of(&mut self, kind: u8, message: &impl Message) -> Result<String, Vec<u8>> {
         self.stream.write_all(&frame(kind, 7, &message.encode_to_vec())).unwrap();
         let (answered, _, payload) = read_frame(&mut self.stream);
@@ -84,7 +84,7 @@ pub(crate) fn frame(kind: u8, id: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Kind, id and payload.
+/// Reads a frame's kind, id and payload.
 pub(crate) fn read_frame(stream: &mut TcpStream) -> (u8, u64, Vec<u8>) {
     let mut head = [0; 13];
     stream.read_exact(&mut head).unwrap();
@@ -94,7 +94,7 @@ pub(crate) fn read_frame(stream: &mut TcpStream) -> (u8, u64, Vec<u8>) {
     (head[4], u64::from_le_bytes(head[5..].try_into().unwrap()), payload)
 }
 
-/// As `docs/internals/security.md` says.
+/// The proof of knowing a secret, as `docs/internals/security.md` says.
 pub(crate) fn proof(secret: &[u8], role: &str, parts: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
     mac.update(format!("walrus 1 peer {role}\n").as_bytes());

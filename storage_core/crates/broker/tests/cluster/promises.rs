@@ -1,6 +1,6 @@
-//! A disk that cannot tell what it has promised: a damaged tombstone was passed over, and the copies that it stands for
-//! answered as if they had never held anything; a journal that had lost its end was noted in a metric, and the node voted
-//! again. A copy whose own promises are damaged is in `rot`.
+//! Tests with disks that cannot tell what they have promised. A damaged tombstone was passed over, and the copies that it stands
+//! for answered as if they had never held anything; a journal that had lost its end was noted in a metric, and the node voted
+//! again. Copies whose own promises are damaged are in `rot`.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
@@ -20,7 +20,7 @@ fn orders() -> PartitionRef {
     PartitionRef::parse("orders", 0).unwrap()
 }
 
-/// Three nodes with a segment that all store; the last one is stopped.
+/// Starts three nodes with a segment that all store, and stops the last one.
 fn stopped() -> Cluster {
     let replication = Replication { factor: 3, write_quorum: 2 };
     let mut cluster = Cluster::start_replicated(3, json!({}), replication);
@@ -40,7 +40,7 @@ fn store(cluster: &Cluster) -> Store {
     Store::open(cluster.data_dir(VICTIM).join("log"), options).unwrap()
 }
 
-/// The two that are left have all records, and take more.
+/// Checks that the two nodes that are left have all records, and take more.
 fn check_others(cluster: &Cluster) {
     let next = cluster.block_on(put_until_taken(&cluster.broker(1), &orders(), "10"));
     assert_eq!(next, 10);
@@ -73,7 +73,7 @@ fn a_node_whose_journal_lost_its_end_does_not_vote_again() {
     check_others(&cluster);
 }
 
-/// The first half of what the victim's journal holds is left of it.
+/// Cuts the second half off what the victim's journal holds.
 fn lose_the_end(cluster: &Cluster) {
     let folder = cluster.data_dir(VICTIM).join("log");
     let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());

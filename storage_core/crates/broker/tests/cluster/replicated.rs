@@ -1,4 +1,4 @@
-//! Segments with three replicas, of which two acknowledge: nodes go for good, and nothing acknowledged goes with them.
+//! Tests of segments with three replicas, of which two acknowledge: nodes go for good, and nothing acknowledged goes with them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn start(options: serde_json::Value) -> Cluster {
     Cluster::start_replicated(3, options, Replication { factor: 3, write_quorum: 2 })
 }
 
-/// What clients do with an error that may be repeated.
+/// Appends a record again and again until it is taken, as clients do; answers its offset.
 pub(crate) async fn put_until_taken(
     broker: &walrus_broker::Broker,
     topic: &PartitionRef,

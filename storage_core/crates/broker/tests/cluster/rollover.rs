@@ -1,4 +1,4 @@
-//! Segments roll under load, and nobody notices but the metadata.
+//! Tests of segments that roll under load, which nobody notices but the metadata.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_ro
     });
 }
 
-/// By then three things are true of its segment: it is acknowledged, it has ended, its leader is closed.
+/// By the time that the task goes on the append is acknowledged, its segment has ended, and the segment's leader is closed.
 #[test]
 fn an_append_whose_task_is_held_up_until_its_segment_is_sealed_is_acknowledged() {
     let cluster = Cluster::start(1, json!({ "segment_entries_max": 3 }));
@@ -130,7 +130,7 @@ fn a_repeated_batch_gets_its_first_offsets_also_after_a_roll() {
             let ack = broker.append(&topic, batch(sequence)).await.unwrap();
             assert_eq!((ack.base_offset, ack.duplicate), (u64::try_from(sequence).unwrap(), false));
         }
-        // Now sealed twice. The same batches through another node:
+        // By now two segments are sealed. The same batches go through another node.
         for sequence in [6, 0, 4] {
             let ack = cluster.broker(3).append(&topic, batch(sequence)).await.unwrap();
             assert_eq!((ack.base_offset, ack.duplicate), (u64::try_from(sequence).unwrap(), true));

@@ -1,5 +1,5 @@
-//! Bits that flip under open segments while their node is down: what one copy lost comes back from any other, and what all
-//! lost is told.
+//! Tests with bits that flip under open segments, mostly while their node is down: what one copy lost comes back from any other,
+//! and what all lost is told.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::replicated::put_until_taken;
 
 const COUNT: u64 = 20;
-/// As the harness has its stores made.
+/// Block size of the harness's stores.
 const BLOCK_BYTES: usize = 256 << 10;
 
 fn topic() -> PartitionRef {
     PartitionRef::parse("logs", 0).unwrap()
 }
 
-/// Three nodes with one open segment, all of it on all disks. First its leader, then the others.
+/// Starts three nodes with one open segment, all of it on all disks; answers its leader, and then the others.
 fn start() -> (Cluster, [u32; 3]) {
     let replication = Replication { factor: 3, write_quorum: 2 };
     let cluster = Cluster::start_replicated(3, json!({}), replication);
@@ -71,7 +71,7 @@ fn lost(cluster: &Cluster) -> Vec<(u64, u64)> {
     value.lost.iter().map(|range| (range.start.0, range.end.0)).collect()
 }
 
-/// Its copy was `filling` for good, and n was silently 2.
+/// The copy of such a node was `filling` for good, and the segment silently had two replicas.
 #[test]
 fn one_rotten_bit_of_a_node_that_restarts_is_mended_and_the_copy_follows_its_leader_again() {
     let (mut cluster, [_, follower, _]) = start();
@@ -103,7 +103,7 @@ fn a_copy_with_holes_that_nobody_fills_is_told() {
     assert!(cluster.plane(follower).prometheus().contains("walrus_copies_not_whole 1"));
 }
 
-/// It was skipped, and so the node knew it as whole.
+/// Such a copy was skipped, and so the node knew it as whole.
 #[test]
 fn a_copy_whose_promises_cannot_be_read_is_told_too() {
     let (mut cluster, [_, follower, _]) = start();
@@ -138,7 +138,7 @@ fn rot_under_a_leader_that_runs_is_mended_from_the_others_and_readers_notice_not
     assert_eq!(cluster.broker(other).leadership(&topic()).unwrap().number, 0, "the segment goes on");
 }
 
-/// The same with the leader, whose segment is recovered.
+/// The rotten bit is one of the leader's here, whose segment is recovered.
 #[test]
 fn one_rotten_bit_of_a_leader_that_restarts_is_mended_and_all_copies_are_whole() {
     let (mut cluster, [leader, other, _]) = start();
@@ -183,7 +183,7 @@ fn what_rotted_on_every_disk_is_told_and_left_out_by_all_copies_alike() {
         cluster.stop(id);
         flip(&cluster, id, 5);
     }
-    // Not on all disks: it comes back.
+    // This record rots on one disk only, and comes back.
     flip(&cluster, nodes[0], 9);
     for id in nodes {
         cluster.restart(id);

@@ -1,4 +1,4 @@
-//! The secret that the nodes of a cluster share.
+//! Tests of the secret that the nodes of a cluster share.
 
 use std::io::Write as _;
 
@@ -15,7 +15,7 @@ use crate::peer::{CHALLENGE, ERROR, HELLO, PROOF, Peer, connect_to, frame, hello
 const FIRST: &[u8] = b"the first secret of the cluster";
 const SECOND: &[u8] = b"the second secret of the cluster";
 
-/// Three nodes whose secrets are in a file, and the file.
+/// Starts three nodes whose secrets are in a file, and answers the file's directory, too.
 fn start(secrets: &[&[u8]]) -> (Cluster, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, secrets);
@@ -62,7 +62,7 @@ fn a_proof_that_was_overheard_opens_nothing() {
         let (kind, _, challenge) = read_frame(&mut stream);
         assert_eq!(kind, CHALLENGE);
         nonces.push(Challenge::decode(challenge.as_slice()).unwrap().nonce);
-        // The second time what fitted the first, and the acceptor's own.
+        // First the acceptor's own proof is sent, then the one that fitted the first connection.
         let of_acceptor = proof(FIRST, "acceptor", &[&hello, &challenge]);
         let sent = if overheard.is_empty() { of_acceptor } else { overheard.clone() };
         stream.write_all(&frame(PROOF, 0, &Proof { mac: sent.into() }.encode_to_vec())).unwrap();

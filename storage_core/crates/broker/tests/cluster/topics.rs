@@ -1,4 +1,4 @@
-//! Topics, trims and waiting readers.
+//! Tests of topics, trims and waiting readers.
 
 use std::time::{Duration, Instant};
 

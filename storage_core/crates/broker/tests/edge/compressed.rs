@@ -40,7 +40,7 @@ fn records_of_each_codec_are_read_through_grpc_and_getat() {
             let pages = read(&mut client, all_of(name)).await;
             assert_eq!(values(&pages), [&payloads[..], &["plain"]].concat(), "{name}");
             assert_eq!(offsets(&pages), [0, 1, 2, 3], "{name}");
-            // From the middle of the batch on, and up to it.
+            // A read may begin in the middle of a batch, and end in it.
             let inner = ReadRequest { offset: 1, end_offset: Some(2), ..all_of(name) };
             assert_eq!(values(&read(&mut client, inner).await), [payloads[1]], "{name}");
         }

@@ -242,7 +242,7 @@ fn topics_and_segments_are_listed() {
     });
 }
 
-/// The reason, which the status says in two ways.
+/// The reason of a failure, which the status says in two ways.
 pub(crate) fn reason(status: &Status) -> String {
     let details = status.get_error_details();
     let info = details.error_info().expect("ErrorInfo").clone();

@@ -1,4 +1,4 @@
-//! How many connections a listener takes, and how long they may be silent.
+//! Limits of listeners: on how many connections they take, and on how long those may be silent.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn connect(cluster: &Cluster, listener: &str) -> TcpStream {
     stream
 }
 
-/// What comes until the node closes the connection.
+/// All bytes that come until the node closes the connection.
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     if let Err(error) = stream.read_to_end(&mut rest) {

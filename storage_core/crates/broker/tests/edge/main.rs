@@ -1,4 +1,4 @@
-//! The listeners over real sockets, in front of real data planes.
+//! Tests of the listeners over real sockets, in front of real data planes.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]

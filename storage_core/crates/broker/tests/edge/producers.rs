@@ -1,4 +1,4 @@
-//! More idempotent producers than a partition remembers.
+//! Tests with more idempotent producers than a partition remembers.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -10,9 +10,9 @@ use crate::client::batch_of;
 use crate::grpc_log::{connect, create, ready, reason};
 use crate::harness::Cluster;
 
-/// As many as a log remembers.
+/// Number of producers that a log remembers.
 const PRODUCERS: i64 = 1 << 16;
-/// Appends under way at a time.
+/// Limit on the appends under way at a time.
 const AT_ONCE: u16 = 2048;
 
 /// 65,537 ids made a partition forget those that had been silent for longest, and their repetitions were stored twice.

@@ -1,25 +1,16 @@
-//! `GET` over real sockets: one cursor for all nodes and connections, at least once, and once when nothing fails.
+//! Tests of `GET` over real sockets: one cursor for all nodes and connections hands entries out at least once, and once when
+//! nothing fails.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use serde_json::json;
 use walrus_broker::{PartitionRef, TopicName};
 use walrus_model::Replication;
 
-use crate::harness::{Cluster, PATIENCE};
+use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::text_client::connect;
-
-/// Waits for something that another thread or node brings about.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited too long until {what}");
-        std::thread::yield_now();
-    }
-}
 
 fn put(cluster: &Cluster, node: u32, entries: std::ops::Range<u32>) {
     let mut client = connect(cluster, node);
@@ -28,7 +19,7 @@ fn put(cluster: &Cluster, node: u32, entries: std::ops::Range<u32>) {
     }
 }
 
-/// Everything left of topic `t`, by one connection to a node.
+/// Takes everything that is left of topic `t`, over one connection to a node.
 fn drain(cluster: &Cluster, node: u32) -> Vec<u32> {
     let mut client = connect(cluster, node);
     let mut entries = Vec::new();
@@ -40,7 +31,7 @@ fn drain(cluster: &Cluster, node: u32) -> Vec<u32> {
     }
 }
 
-/// The next entries of topic `t`, known to have arrived.
+/// Takes the next entries of topic `t`, and says that they have arrived.
 fn drain_some(cluster: &Cluster, node: u32, count: usize) -> Vec<u32> {
     let mut client = connect(cluster, node);
     let entries =
@@ -50,7 +41,7 @@ fn drain_some(cluster: &Cluster, node: u32, count: usize) -> Vec<u32> {
     entries
 }
 
-/// Eight readers on three nodes, until every entry was seen.
+/// Reads with eight clients on three nodes until every entry was seen.
 fn read_concurrently(cluster: &Cluster, expected: usize, during: impl FnOnce()) -> Vec<u32> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let done = Arc::new(AtomicBool::new(false));
@@ -72,7 +63,7 @@ fn read_concurrently(cluster: &Cluster, expected: usize, during: impl FnOnce()) 
         })
         .collect();
     during();
-    wait_until("every entry is read", || seen.lock().unwrap().len() >= expected);
+    wait_until("every entry is read", PATIENCE, || seen.lock().unwrap().len() >= expected);
     done.store(true, Ordering::Relaxed);
     for reader in readers {
         reader.join().unwrap();
@@ -111,7 +102,7 @@ fn an_entry_that_a_reset_connection_held_goes_to_the_next_reader() {
     let mut other = connect(&cluster, 1);
     assert_eq!(other.ask("GET t"), "OK 2", "1 is held");
     broken.reset();
-    wait_until("the entry comes back", || match other.ask("GET t").as_str() {
+    wait_until("the entry comes back", PATIENCE, || match other.ask("GET t").as_str() {
         "EMPTY" => false,
         answer => {
             assert_eq!(answer, "OK 1");
@@ -128,7 +119,7 @@ fn a_connection_that_closes_after_its_answer_has_received_it() {
     for n in 0..20 {
         let mut client = connect(&cluster, 1);
         let mut got = client.ask("GET t");
-        wait_until("the close before is heard", || {
+        wait_until("the close before is heard", PATIENCE, || {
             got != "EMPTY" || {
                 got = client.ask("GET t");
                 got != "EMPTY"
@@ -148,7 +139,7 @@ fn a_client_that_left_before_its_answer_has_not_received_it() {
         client.send(b"GET t");
         drop(client); // a close, not a reset: nothing was unread
     }
-    wait_until("the entry comes back", || drain(&cluster, 1) == [0]);
+    wait_until("the entry comes back", PATIENCE, || drain(&cluster, 1) == [0]);
 }
 
 #[test]
@@ -161,7 +152,7 @@ fn a_client_that_only_ends_its_requests_still_receives_the_answer() {
     assert_eq!(client.answer().as_deref(), Some("OK 0"));
     assert_eq!(client.answer(), None);
     drop(client);
-    wait_until("the second entry is free", || drain(&cluster, 1) == [1]);
+    wait_until("the second entry is free", PATIENCE, || drain(&cluster, 1) == [1]);
 }
 
 #[test]
@@ -217,7 +208,7 @@ fn old_segments_of_the_cursors_are_dropped() {
         let internal = metadata.topics.values().filter(|topic| topic.internal);
         internal.flat_map(|topic| &topic.partitions).any(|partition| partition.trimmed_below > 0)
     };
-    wait_until("segments are trimmed", trimmed);
+    wait_until("segments are trimmed", PATIENCE, trimmed);
     assert_eq!(client.ask("GET t"), "EMPTY");
 }
 
@@ -252,8 +243,8 @@ fn what_was_committed_stays_committed_though_an_owner_died_before_it_recorded_it
         seen.push(client.ask("GET t").strip_prefix("OK ").expect("an entry").parse().unwrap());
     }
     cluster.stop_unnoticed(owner);
-    wait_until("COMMIT is answered", || client.ask("COMMIT") == "OK");
-    wait_until("all entries are handed out", || {
+    wait_until("COMMIT is answered", PATIENCE, || client.ask("COMMIT") == "OK");
+    wait_until("all entries are handed out", PATIENCE, || {
         seen.extend(client.ask("GET t").strip_prefix("OK ").map(|entry| entry.parse::<u32>().unwrap()));
         seen.len() == 10
     });

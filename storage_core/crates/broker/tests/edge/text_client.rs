@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::harness::Cluster;
 
-/// A connection to a node of a cluster.
+/// Connects to a node of a cluster.
 pub(crate) fn connect(cluster: &Cluster, node: u32) -> TextClient {
     TextClient::connect(&cluster.plane(node).addresses()["text"])
 }
 
-/// One connection.
+/// A client with one connection.
 pub(crate) struct TextClient {
     stream: TcpStream,
 }

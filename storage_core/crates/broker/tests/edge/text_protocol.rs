@@ -1,4 +1,4 @@
-//! The text protocol over real sockets: requests, bad frames, bad requests.
+//! Tests of the text protocol over real sockets: requests, bad frames, bad requests.
 
 use std::time::{Duration, Instant};
 

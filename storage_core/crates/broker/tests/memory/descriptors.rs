@@ -1,4 +1,4 @@
-//! Whether a node lives can be asked when nothing else can.
+//! Tests that a node answers whether it lives when it can answer nothing else.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -1,5 +1,5 @@
-//! What strangers can make a node hold, measured: memory and descriptors are the process's, so these tests have one of their
-//! own, and one after another.
+//! Tests that measure what strangers can make a node hold. Memory and descriptors are the process's, so these tests have a
+//! process of their own, and run one after another.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]

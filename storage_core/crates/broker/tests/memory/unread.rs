@@ -1,4 +1,4 @@
-//! Clients that ask and do not read.
+//! Tests with clients that ask and do not read.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ use crate::peer::{Peer, frame};
 
 /// The node's budget for what it holds for others.
 const BUDGET_BYTES: usize = 64 << 20;
-/// What the memory of the process may grow by meanwhile: the budget, and what is being read and encoded just then.
+/// Limit on the growth of the process's memory meanwhile: the budget, and what is being read and encoded just then.
 const GROWTH_BYTES: usize = 2 * BUDGET_BYTES;
 /// Size of each of the batches that are asked for.
 const BATCH_BYTES: usize = 8 << 20;
@@ -55,13 +55,13 @@ fn status(name: &str) -> usize {
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<usize>().unwrap() << 10
 }
 
-/// Forgets how much memory there was at most before.
+/// Resets the peak of the process's memory, and answers how much it has now.
 fn reset_peak() -> usize {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     status("VmRSS")
 }
 
-/// Bytes of pages for readers.
+/// Bytes of pages for readers that the node holds.
 fn held(cluster: &Cluster) -> usize {
     held_of(cluster, "reads")
 }
@@ -90,7 +90,7 @@ fn skip_frame(stream: &mut TcpStream) -> u8 {
     head[4]
 }
 
-/// 2.4 KB of requests cost 602 MiB of memory.
+/// A peer's 2.4 KB of requests cost the node 602 MiB of memory.
 #[test]
 fn sixty_pages_that_a_peer_does_not_read_stay_within_the_budget_and_stop_no_append() {
     const FETCH: u8 = 5;
@@ -116,7 +116,7 @@ fn sixty_pages_that_a_peer_does_not_read_stay_within_the_budget_and_stop_no_appe
     wait_until("nothing is held any more", PATIENCE, || held(&cluster) == 0);
 }
 
-/// They took the room of batches between replicas, whose connections ended then.
+/// Such pages took the room of batches between replicas, whose connections ended then.
 #[test]
 fn pages_for_repairs_that_a_peer_does_not_read_leave_room_for_batches_between_replicas() {
     const FETCH: u8 = 5;
@@ -132,7 +132,7 @@ fn pages_for_repairs_that_a_peer_does_not_read_leave_room_for_batches_between_re
     assert_eq!(held_of(&cluster, "replication"), 0);
 }
 
-/// A message of which half has come in.
+/// Sends half of a message, and no more.
 async fn append_half(address: String) {
     let size: u32 = 16 << 20;
     let prefix = [&[0], size.to_be_bytes().as_slice()].concat();
@@ -168,7 +168,7 @@ fn appends_that_never_come_in_whole_stop_neither_readers_nor_questions_about_the
     });
 }
 
-/// They cost 750 MiB.
+/// Thirty such reads cost the node 750 MiB of memory.
 #[test]
 fn thirty_reads_that_a_client_does_not_read_stay_within_the_budget_and_stop_no_append() {
     let _turn = TURN.lock();
