@@ -64,8 +64,8 @@ pub(crate) fn encode_seal(value: &Value) -> Bytes {
 }
 
 /// The decision that a log was sealed with.
-pub(crate) fn decode_seal(bytes: &[u8]) -> Result<Value, Unreadable> {
-    serde_json::from_slice(bytes).map_err(|_| Unreadable::Malformed)
+pub(crate) fn decode_seal(bytes: &[u8]) -> Result<Value, RecordError> {
+    serde_json::from_slice(bytes).map_err(|_| RecordError::Malformed)
 }
 
 /// Something that has a place in a record.
