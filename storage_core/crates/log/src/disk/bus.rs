@@ -1,9 +1,10 @@
-//! Stores into mappings whose file somebody else cuts. The kernel answers such a store with SIGBUS, which ends a process. A
-//! handler puts a page of memory in the place of the one that is missing, so that the store goes on into nowhere, and notes
-//! it: whoever stored gets an error. A store that a full disk has no page for ends the same way. Other faults go where they
-//! went before. (Wayland's compositors guard the memory of their clients like this: `wl_shm_buffer_begin_access`.)
+//! Stores into mappings whose file somebody else cuts. The kernel answers such a store with SIGBUS, which ends a
+//! process. The handler in this module puts a page of memory in the place of the missing one, so that the store goes on
+//! into nowhere, and notes it, so that the storing thread gets an error. A store that a full disk has no page for ends
+//! the same way. Other faults go where they went before. (Wayland's compositors guard the memory of their clients like
+//! this: `wl_shm_buffer_begin_access`.)
 //!
-//! A handler that the program sets later is in front of this one; what it does not pass on is not guarded.
+//! A handler that the program sets later comes first; a fault that it does not pass on is not guarded against.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
 
 use std::io;
@@ -13,16 +14,17 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Once, OnceLock};
 
-/// A mapping of a file into which is stored, until it is dropped.
+/// Guards the stores into a mapping of a file until it is dropped.
 pub(super) struct Guard(&'static Slot);
 
-/// All mappings that are guarded. A list that only grows, so that a handler may walk it whatever other threads do.
+/// All guarded mappings. The list only grows, so that the handler may walk it whatever other threads do.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 
-/// Addresses of a mapping. None lies in a slot that is free (`FREE..0`) or that changes (`CHANGING..`).
+/// Addresses of a mapping. No address lies in a slot that is free (`FREE..0`) or that changes (`CHANGING..`).
 struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
+    /// Whether a store has met a missing page.
     is_cut: AtomicBool,
     next: *mut Slot,
 }
@@ -44,8 +46,8 @@ impl Guard {
         Ok(Self(slot))
     }
 
-    /// Asked behind a store by the thread that stored: an error if a page was missing, now or before. Those bytes are
-    /// nowhere.
+    /// Returns an error if a page was missing, now or before; the bytes that were stored there are nowhere. The thread
+    /// that stored must call this, after the store.
     #[inline]
     pub(super) fn check(&self) -> io::Result<()> {
         // The handler has run in this thread, as part of the store.
@@ -70,7 +72,7 @@ pub(super) fn missing() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, message)
 }
 
-/// A slot that nobody else has, with a start of `CHANGING`.
+/// Takes a slot that nobody else has, with a start of `CHANGING`.
 fn free_slot() -> &'static Slot {
     let is_taken = |slot: &Slot| {
         slot.start.compare_exchange(FREE, CHANGING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -100,7 +102,7 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
     std::iter::successors(slot(SLOTS.load(Ordering::Acquire)), move |before| slot(before.next))
 }
 
-/// What handled the signal before.
+/// The action for the signal before this module set its own.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -112,7 +114,7 @@ fn watch() -> io::Result<()> {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         PAGE_BYTES.store(usize::try_from(page).expect("pages have a size"), Ordering::Relaxed);
         let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: the kernel fills the memory that is passed, which zeros fill as well.
+        // SAFETY: the kernel fills the memory that is passed; should the call fail, its zeros are a valid value.
         let before = unsafe {
             libc::sigaction(libc::SIGBUS, ptr::null(), before.as_mut_ptr());
             before.assume_init()
@@ -130,27 +132,31 @@ fn watch() -> io::Result<()> {
     if PAGE_BYTES.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
-/// Runs in the thread that stored, in the middle of whatever it does: only system calls and atomics are allowed here.
+/// Handles a SIGBUS. It runs in the thread that faulted, in the middle of whatever that does, so only system calls and
+/// atomics are allowed here.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes what happened; a fault has an address; the thread's own error number is always there.
+    // SAFETY: the kernel passes a valid `info`, in which a fault has an address; the thread's own error number is always
+    // there.
     let (code, address, error) =
         unsafe { ((*info).si_code, (*info).si_addr() as usize, *libc::__errno_location()) };
     if code != libc::BUS_ADRERR || !put_page(address) {
         pass_on(signal, info, context);
     }
-    // SAFETY: as above. Whoever was interrupted may be about to look at it.
+    // SAFETY: the thread's own error number is always there. It is put back because the interrupted code may be about to
+    // look at it.
     unsafe { *libc::__errno_location() = error };
 }
 
-/// Puts a page of memory where the file has none. False: the address is in no mapping that is guarded.
+/// Puts a page of memory at an address where the file has none; false if no guarded mapping has the address, or the
+/// kernel gives no page.
 fn put_page(address: usize) -> bool {
     let is_inside = |slot: &&Slot| {
         (slot.start.load(Ordering::Acquire)..slot.end.load(Ordering::Acquire)).contains(&address)
     };
     let Some(slot) = slots().find(is_inside) else { return false };
     let bytes = PAGE_BYTES.load(Ordering::Relaxed);
-    // SAFETY: the page lies in a mapping that lives as long as its guard, and only its guard's owner stores there; nobody makes
-    // references into it. It goes with the mapping when that is unmapped.
+    // SAFETY: the page lies in a mapping that outlives its guard, only the owner of the guard stores there, and nobody
+    // makes references into it. The page goes with the mapping when that is unmapped.
     let page = unsafe {
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
@@ -163,15 +169,15 @@ fn put_page(address: usize) -> bool {
     true
 }
 
-/// Gives a fault that is not ours to whoever handled it before; by default the process ends.
+/// Passes a fault in memory that is not guarded to the action that was set before; by default the process ends.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE.get().map_or((libc::SIG_DFL, 0), |action| (action.sa_sigaction, action.sa_flags));
-    // SAFETY: what the program had set is a function of the form that its flags name.
+    // SAFETY: the action that the program had set is a function of the form that its flags name.
     unsafe {
         match before {
             (libc::SIG_DFL | libc::SIG_IGN, _) => {
                 libc::signal(signal, libc::SIG_DFL);
-                // It comes when this handler returns.
+                // The signal is blocked here, and ends the process when this handler returns.
                 libc::raise(signal);
             }
             (handler, flags) if flags & libc::SA_SIGINFO != 0 => {

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use libc::off_t;
 
-/// Opens a file of a store. A link may lead anywhere, and a pipe would hold its opener up for ever: neither is followed.
+/// Opens a file of a store, and refuses whatever is no regular file: a link may lead anywhere, and a pipe would hold
+/// its opener up for ever.
 pub(super) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let refused = || {
         io::Error::other(
@@ -25,10 +26,10 @@ pub(super) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result
     if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
 }
 
-/// Most parts that one call takes.
+/// Limit on the parts of one `pwritev2` (IOV_MAX of Linux).
 const PARTS_MAX: usize = 1024;
 
-/// Appends what one `pread` gives, at most `bytes`, to `out`; 0 at the end of the file.
+/// Appends the result of one `pread` of `bytes` to `out`, and returns its length: 0 at the end of the file.
 pub(super) fn read(file: &File, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<usize> {
     out.reserve(bytes);
     loop {
@@ -48,7 +49,7 @@ pub(super) fn read(file: &File, position: u64, bytes: usize, out: &mut Vec<u8>) 
     }
 }
 
-/// One `pwritev2`; `durable` is RWF_DSYNC.
+/// Writes the parts with one `pwritev2`, and returns how many bytes were written; `durable` sets RWF_DSYNC.
 pub(super) fn write(file: &File, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
     let vectors: Vec<libc::iovec> = parts
         .iter()
@@ -79,7 +80,7 @@ pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
     Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
 }
 
-/// `fallocate` with a mode.
+/// Calls `fallocate` with a mode.
 pub(super) fn allocate(file: &File, mode: libc::c_int, range: &Range<u64>) -> io::Result<()> {
     let (start, length) = (range.start.cast_signed(), (range.end - range.start).cast_signed());
     retry(|| {
@@ -88,7 +89,7 @@ pub(super) fn allocate(file: &File, mode: libc::c_int, range: &Range<u64>) -> io
     })
 }
 
-/// Drops clean cached pages of a range.
+/// Drops the clean pages of a range from the page cache.
 pub(super) fn drop_cache(file: &File, range: &Range<u64>) -> io::Result<()> {
     let (start, length) = (range.start.cast_signed(), (range.end - range.start).cast_signed());
     // SAFETY: no memory is passed.
@@ -98,7 +99,7 @@ pub(super) fn drop_cache(file: &File, range: &Range<u64>) -> io::Result<()> {
     }
 }
 
-/// The parts of a range that are no holes.
+/// Lists the parts of a range that are no holes, in order.
 pub(super) fn data_ranges(file: &File, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let mut ranges = Vec::new();
     let mut position = range.start;
@@ -113,7 +114,7 @@ pub(super) fn data_ranges(file: &File, range: &Range<u64>) -> io::Result<Vec<Ran
     Ok(ranges)
 }
 
-/// The next byte at or behind a position that is data (`SEEK_DATA`) or not (`SEEK_HOLE`); `None` behind the last.
+/// Finds the first byte from a position on that is data (`SEEK_DATA`) or not (`SEEK_HOLE`); `None` if the file has none.
 fn seek(file: &File, position: u64, whence: libc::c_int) -> io::Result<Option<u64>> {
     // SAFETY: no memory is passed. The descriptor's own position is used by nobody: reads and writes name theirs.
     let found = unsafe { libc::lseek(file.as_raw_fd(), position.cast_signed(), whence) };
@@ -126,7 +127,7 @@ fn seek(file: &File, position: u64, whence: libc::c_int) -> io::Result<Option<u6
     }
 }
 
-/// Takes an exclusive lock on the file of a descriptor, for that descriptor, or answers `WouldBlock`.
+/// Takes an exclusive lock on the file of a descriptor, for that descriptor; `WouldBlock` if somebody else has it.
 pub(super) fn lock(descriptor: RawFd) -> io::Result<()> {
     retry(|| {
         // SAFETY: no memory is passed.
@@ -136,22 +137,23 @@ pub(super) fn lock(descriptor: RawFd) -> io::Result<()> {
 
 /// Gives up the lock that [`lock`] took, for all copies of the descriptor at once.
 pub(super) fn unlock(descriptor: RawFd) {
-    // SAFETY: no memory is passed. It fails only for what is no open descriptor, and such a one locks nothing.
+    // SAFETY: no memory is passed. The call fails only for a number that is no open descriptor, and that locks nothing.
     unsafe { libc::flock(descriptor, libc::LOCK_UN) };
 }
 
-/// Makes the pages of a mapped range present and writable, now rather than at the first store. Kernels before 5.14 do
-/// not know it; then the stores fault one by one.
+/// Makes the pages of a mapped range present and writable now, so that the first stores do not fault. Kernels before
+/// 5.14 do not know the call; then the stores fault one by one.
 pub(super) fn populate(pointer: *mut u8, bytes: usize) {
     advise(pointer, bytes, libc::MADV_POPULATE_WRITE);
 }
 
-/// Asks for huge pages; where there are none, small ones do.
+/// Asks the kernel to back memory with huge pages; without them the memory stays as it is.
 pub(super) fn advise_huge(pointer: *mut u8, bytes: usize) {
     advise(pointer, bytes, libc::MADV_HUGEPAGE);
 }
 
-/// Errors are for the stores to meet. An interpreter (Miri) has no such system call.
+/// Gives the kernel advice. Its error is ignored: the memory works as well without, and a store meets a real problem.
+/// An interpreter (Miri) has no such system call.
 fn advise(pointer: *mut u8, bytes: usize, advice: libc::c_int) {
     if !cfg!(miri) {
         // SAFETY: the memory is the caller's and alive, and the advice changes no contents.

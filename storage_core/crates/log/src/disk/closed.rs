@@ -1,4 +1,4 @@
-//! What stands in the place of a file that a closed store has let go of: nothing can be done with it.
+//! The file that takes the place of one that a closed store has let go of; every call of it fails.
 
 use std::io;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a power failure leaves of a simulated disk: any part of the changes that were not synced is lost.
+//! The image that a power failure leaves of a simulated disk: any part of the changes that were not synced is lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -6,27 +6,29 @@ use std::sync::Arc;
 
 use crate::page::PAGE_BYTES;
 
-/// What a disk writes as a whole or not at all, at least.
+/// Least size of what a disk writes as a whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// Which unsynced changes survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashChoice {
-    /// None of them.
+    /// No change survives.
     Nothing,
-    /// All of them: a killed process.
+    /// Every change survives, as after the kill of a process.
     Everything,
-    /// Any sectors of 512 bytes and the first of the directory's changes, chosen by this seed.
+    /// Some sectors of 512 bytes survive, and the first changes of the directory up to some point; this seed chooses.
     Some(u64),
-    /// The same with sectors of 4 KiB.
+    /// The same as `Some`, with sectors of 4 KiB.
     Pages(u64),
-    /// Any sectors, some of them up to any byte only; any of the directory's changes.
+    /// Some sectors of 512 bytes survive, a quarter of them only up to some byte, and any changes of the directory,
+    /// whatever their order; this seed chooses.
     Torn(u64),
 }
 
+/// A change of a simulated disk. Files have numbers, which they keep when they are renamed.
 #[derive(Clone)]
 pub(super) enum Change {
-    /// There before everything, durable.
+    /// A file that was there from the beginning, durable.
     Given {
         name: String,
         file: usize,
@@ -50,7 +52,8 @@ pub(super) enum Change {
     Sync {
         file: usize,
     },
-    /// What was unsynced is said to be written, and may not be: the kernel forgets after one error.
+    /// A sync that failed. The kernel reports the error once and takes the unsynced bytes for written from then on, so no
+    /// later sync makes them durable.
     SyncFailed {
         file: usize,
     },
@@ -64,7 +67,7 @@ pub(super) enum Change {
     SyncDirectory,
 }
 
-/// Durable bytes, and what is not durable yet.
+/// The durable state of a disk, and its changes that are not durable yet.
 #[derive(Default)]
 pub(super) struct Image {
     files: HashMap<usize, ImageFile>,
@@ -75,7 +78,7 @@ pub(super) struct Image {
 #[derive(Default)]
 struct ImageFile {
     durable: Vec<u8>,
-    /// No sync makes it durable any more.
+    /// Writes before a sync that failed: no later sync makes them durable, but the disk may hold them.
     doubtful: Vec<(usize, Vec<u8>)>,
     unsynced: Vec<(usize, Vec<u8>)>,
 }
@@ -85,7 +88,7 @@ impl ImageFile {
         Self { durable, ..Self::default() }
     }
 
-    /// What was written before in that range does not come back over what is there now.
+    /// Forgets earlier writes to the range, so that they do not come back over its durable bytes.
     fn forget(&mut self, range: &Range<usize>) {
         for list in [&mut self.doubtful, &mut self.unsynced] {
             for (start, old) in std::mem::take(list) {
@@ -102,7 +105,7 @@ impl ImageFile {
         self.durable[position..end].copy_from_slice(data);
     }
 
-    /// What is left of it.
+    /// Bytes of the file that a crash leaves.
     fn crash(&self, dice: &mut Dice) -> Vec<u8> {
         let mut left = Self::of(self.durable.clone());
         for (position, data) in self.doubtful.iter().chain(&self.unsynced) {
@@ -119,7 +122,7 @@ impl ImageFile {
     }
 }
 
-/// Says what survives.
+/// Decides which changes survive.
 struct Dice {
     random: Random,
     sector_bytes: usize,
@@ -140,7 +143,7 @@ impl Dice {
         let kept = match choice {
             CrashChoice::Nothing => 0,
             CrashChoice::Everything => 64,
-            // Half of it as a rule; or all but little, or little.
+            // As a rule half survives; else nearly everything, or little.
             _ => [32, 32, 60, 4][random.next() as usize % 4],
         };
         Self { random, sector_bytes, is_torn, kept }
@@ -150,7 +153,7 @@ impl Dice {
         self.random.next() % 64 < self.kept
     }
 
-    /// How many bytes of a sector's new ones survive.
+    /// Number of a sector's `count` new bytes that survive, from the first on.
     fn kept_of(&mut self, count: usize) -> usize {
         match self.keeps() {
             true if self.is_torn && self.random.next().is_multiple_of(4) => {
@@ -231,7 +234,7 @@ impl Image {
             if dice.keeps() {
                 named.apply_name(change);
             } else if !matches!(choice, CrashChoice::Torn(_)) {
-                // Directories are journaled as a rule: changes survive in order.
+                // File systems journal their directories as a rule, so changes survive in order.
                 break;
             }
         }
@@ -256,7 +259,7 @@ fn keep_outside(start: usize, data: Vec<u8>, range: &Range<usize>, out: &mut Vec
     }
 }
 
-/// SplitMix64: small, seeded.
+/// The random numbers of a seed, by SplitMix64.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! A real directory; chooses at open between mapped and O_DIRECT files, with or without io_uring, by what the file
+//! A real directory. Its open chooses between mapped and O_DIRECT files, with or without io_uring, by what the file
 //! system takes and the kernel allows.
 
 use std::fs::{self, File, OpenOptions};
@@ -17,10 +17,10 @@ use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
 use crate::options::Backend;
 
 pub(super) const LOCK_NAME: &str = "LOCK";
-/// Minted by the kernel at each boot.
+/// File with an id that the kernel makes at each boot (`random(4)`).
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 const PROBE_NAME: &str = "probe.tmp";
-/// What keeps a disk busy, also one that answers late: a cold read of a network volume takes tens of milliseconds.
+/// Number of reads that keep even a slow disk busy: a cold read of a network volume takes tens of milliseconds.
 const READS_AT_ONCE: usize = 64;
 
 pub(crate) struct Directory {
@@ -31,7 +31,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory if it is not there, and finds out what its file system can do.
+    /// Opens the directory, makes it if it is not there, and finds out what its file system can do.
     pub(crate) fn open(path: &Path, backend: Backend) -> io::Result<Self> {
         make_directory(path)?;
         let (wants_ring, wants_direct) = match backend {
@@ -68,7 +68,7 @@ impl Directory {
         let file = calls::open_regular(&path, OpenOptions::new().read(true).write(true).create_new(create))?;
         let opened = self.finish_open(file, &path, bytes, kind);
         if create && opened.is_err() {
-            // Without descriptors for all of it, say: an empty file of that name would be there for good.
+            // The process may be out of descriptors, say. A file that stayed would keep its name from the next try.
             let _ = fs::remove_file(&path);
         }
         opened
@@ -160,7 +160,7 @@ impl Disk for Directory {
     }
 }
 
-/// Makes a directory, and those above it; what is made is durable on return.
+/// Makes a directory and those above it, durable on return.
 fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -183,12 +183,13 @@ fn open_direct(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
-/// Does once what a commit does: file systems refuse at open (tmpfs of old kernels), or only at the write.
+/// Does a direct write as a commit does: some file systems refuse at open (tmpfs of old kernels), others only at the
+/// write.
 fn probe_direct(directory: &Path) -> io::Result<()> {
     probe(directory, |file, page| calls::write(file, 0, &[page], true))
 }
 
-/// The ring, after one write through it: kernels and seccomp filters refuse at different steps.
+/// Opens the ring and does one write through it: kernels and seccomp filters refuse at different steps.
 fn probe_ring(directory: &Path) -> io::Result<Ring> {
     let ring = Ring::open()?;
     probe(directory, |file, page| {
@@ -206,7 +207,7 @@ fn probe(directory: &Path, write: impl FnOnce(&File, &[u8]) -> io::Result<usize>
     fs::remove_file(&path)?;
     match written {
         Ok(written) if written < page.len() => Err(io::ErrorKind::WriteZero.into()),
-        // A full disk: it is the page that has no place.
+        // A full disk has no place for the page, but it took the request.
         Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error),
         _ => Ok(()),
     }

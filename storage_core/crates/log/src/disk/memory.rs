@@ -13,16 +13,18 @@ use crate::sync::{Condvar, Mutex, atomic::AtomicUsize};
 
 /// Size of the chunks of a tail that is short, or slow: a multiple of a page.
 pub(crate) const SMALL_CHUNK_BYTES: usize = 16 << 10;
-/// Size of the others.
+/// Size of the chunks of other tails.
 pub(crate) const CHUNK_BYTES: usize = 128 << 10;
-/// Large chunks are cut from regions of a huge page: the first touch of small pages costs more than what is stored.
+/// Size of the regions that large chunks are cut from, which is that of a huge page: the first touches of small pages
+/// cost more than the stores themselves.
 const REGION_BYTES: usize = 2 << 20;
-/// Regions that are backed by memory before a tail needs them, at most.
+/// Limit on the regions that are backed by memory before a tail needs them.
 const READY_REGIONS: usize = 8;
 const CHUNKS_PER_REGION: usize = REGION_BYTES / CHUNK_BYTES;
-/// Free memory kept for the next use, by kind of chunk: what the system has backed already is many times faster.
+/// Limit on the free memory of each kind of chunk that is kept for the next use: memory that the system has backed
+/// already is many times faster.
 const KEPT_BYTES: usize = 1 << 30;
-/// Free memory that is kept while nothing is written.
+/// Limit on the free memory of each kind of chunk that is kept while nothing is written.
 const KEPT_BYTES_IDLE: usize = 16 << 20;
 
 const PAGE_LAYOUT: Layout = match Layout::from_size_align(PAGE_BYTES as usize, PAGE_BYTES as usize) {
@@ -36,7 +38,7 @@ struct Region {
     bytes: usize,
 }
 
-// SAFETY: the memory is owned; who may touch which bytes is ruled by `Shared` and `ChunkWriter`.
+// SAFETY: the memory is owned; `Shared` and `ChunkWriter` rule who may touch which bytes.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -66,12 +68,12 @@ impl Drop for Region {
 }
 
 impl Region {
-    /// Has the system back it now: the first touch costs more than what is stored.
+    /// Has the system back the memory now, since its first touch costs more than a store.
     fn populate(&self) {
         calls::populate(self.memory.as_ptr(), self.bytes);
     }
 
-    /// All of it, last part first.
+    /// Cuts the region into chunks, last one first, so that a stack of them gives the first one first.
     fn into_chunks(self, bytes: usize) -> impl Iterator<Item = ChunkMemory> {
         let (region_bytes, region) = (self.bytes, Arc::new(self));
         let part = move |at| ChunkMemory { region: Arc::clone(&region), at, bytes };
@@ -93,13 +95,13 @@ impl ChunkMemory {
     }
 }
 
-/// Gives chunks and takes them back. Large ones are made ready ahead of who needs them: as much as was ever needed,
+/// Gives chunks and takes them back. Large chunks are made ready before a tail needs them: as many as were ever needed,
 /// within limits.
 #[derive(Default)]
 pub(crate) struct ChunkPool {
     small: Mutex<Vec<ChunkMemory>>,
     large: Mutex<Vec<ChunkMemory>>,
-    /// Regions of large chunks that were made.
+    /// Number of regions of large chunks that were made.
     regions: AtomicUsize,
     ahead: Mutex<Ahead>,
     wake: Condvar,
@@ -112,7 +114,7 @@ struct Ahead {
 }
 
 impl ChunkPool {
-    /// An empty chunk of `SMALL_CHUNK_BYTES` or `CHUNK_BYTES`.
+    /// Takes an empty chunk of `SMALL_CHUNK_BYTES` or `CHUNK_BYTES`.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> ChunkWriter {
         let mut free = self.free(bytes).lock();
         if free.is_empty() {
@@ -130,9 +132,9 @@ impl ChunkPool {
         ChunkWriter { reader: ChunkReader(Arc::new(shared)) }
     }
 
-    /// How many large chunks should be free.
+    /// Number of large chunks that should be free.
     fn ready_chunks(&self) -> usize {
-        // A region that is new is enough for who writes little.
+        // One region is enough for a store that writes little.
         let needed = self.regions.load(Ordering::Relaxed).saturating_sub(1);
         needed.min(READY_REGIONS) * CHUNKS_PER_REGION
     }
@@ -144,7 +146,7 @@ impl ChunkPool {
         }
     }
 
-    /// The thread that makes memory ready.
+    /// Runs the thread that makes memory ready, until [`ChunkPool::stop_ahead`].
     pub(crate) fn run_ahead(&self) {
         let mut ahead = self.ahead.lock();
         while !ahead.stop {
@@ -163,7 +165,7 @@ impl ChunkPool {
         }
     }
 
-    /// Ends that thread.
+    /// Tells the thread that makes memory ready to end.
     pub(crate) fn stop_ahead(&self) {
         self.ahead.lock().stop = true;
         self.wake.notify_one();
@@ -181,12 +183,12 @@ impl ChunkPool {
         }
     }
 
-    /// Gives the system what only a burst needed.
+    /// Gives memory that only a burst needed back to the system.
     pub(crate) fn trim(&self) {
         for bytes in [SMALL_CHUNK_BYTES, CHUNK_BYTES] {
             let mut free = self.free(bytes).lock();
             let kept = free.len().min(KEPT_BYTES_IDLE / bytes);
-            // Dropped without the lock.
+            // The surplus is dropped without the lock: giving it back takes long.
             let surplus = free.split_off(kept);
             drop(free);
             drop(surplus);
@@ -195,10 +197,11 @@ impl ChunkPool {
 }
 
 struct Shared {
-    /// `None` only while it is dropped.
+    /// The chunk's memory; `None` only while this is dropped.
     memory: Option<ChunkMemory>,
     bytes: usize,
-    /// Bytes below were written and never change while a reader or the writer lives; bytes above are the writer's.
+    /// Number of written bytes. They never change while a reader or the writer lives; the bytes behind them belong to the
+    /// writer.
     written: AtomicUsize,
     pool: Arc<ChunkPool>,
 }
@@ -217,13 +220,13 @@ impl Drop for Shared {
     }
 }
 
-/// The only handle that writes; not cloneable.
+/// The only handle of a chunk that writes; it cannot be cloned.
 pub(crate) struct ChunkWriter {
     reader: ChunkReader,
 }
 
 impl ChunkWriter {
-    /// Copies as much of `bytes` as there is room for, behind what was written; says how much.
+    /// Copies as much of `bytes` as there is room for behind the written bytes, and returns how much.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         let shared = &*self.reader.0;
         let written = shared.written.load(Ordering::Relaxed);
@@ -235,23 +238,23 @@ impl ChunkWriter {
         count
     }
 
-    /// A handle for readers.
+    /// Makes a handle for a reader.
     pub(crate) fn reader(&self) -> ChunkReader {
         self.reader.clone()
     }
 }
 
-/// Sees what was written.
+/// A handle of a chunk that sees its written bytes.
 #[derive(Clone)]
 pub(crate) struct ChunkReader(Arc<Shared>);
 
 impl ChunkReader {
-    /// How much fits.
+    /// Number of bytes that the chunk has room for, written or not.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// Written bytes. Panics for bytes that were not written.
+    /// A range of the written bytes. Panics if some of them were not written.
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
         let written = self.0.written.load(Ordering::Acquire);
         assert!(range.start <= range.end && range.end <= written, "{range:?} of {written} written bytes");
@@ -270,7 +273,7 @@ unsafe impl Send for AlignedPage {}
 unsafe impl Sync for AlignedPage {}
 
 impl AlignedPage {
-    /// The bytes and then zeros. Panics if they do not fit.
+    /// A page of these bytes and then zeros. Panics if they do not fit.
     pub(crate) fn padded(bytes: &[u8]) -> Self {
         // SAFETY: the layout's size is not zero.
         let pointer = unsafe { alloc_zeroed(PAGE_LAYOUT) };
@@ -298,7 +301,7 @@ impl Deref for AlignedPage {
 
 impl DerefMut for AlignedPage {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: a page of initialised memory, borrowed exclusively as long as `self`.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), PAGE_BYTES as usize) }
     }
 }

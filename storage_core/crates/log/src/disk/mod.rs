@@ -1,6 +1,6 @@
-//! The one door to files: a directory ([`Disk`]) and its files ([`DiskFile`]). Real ones are mapped or O_DIRECT, with
-//! or without io_uring; the
-//! simulated one keeps live and durable bytes and makes crash images. All `unsafe` of the crate is in this folder.
+//! The one door to files: a directory ([`Disk`]) and its files ([`DiskFile`]). Real files are mapped or opened with
+//! O_DIRECT, with or without io_uring; the simulated disk keeps live and durable bytes and makes crash images. All
+//! `unsafe` of the crate is in this folder.
 
 mod bus;
 mod calls;
@@ -35,9 +35,9 @@ use crate::seeded;
 /// How appended bytes reach a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TailKind {
-    /// Stored into a claimed range at once; a sync makes them durable.
+    /// An append stores its bytes into a claimed range of a mapping at once; a sync makes them durable.
     Mapped,
-    /// Kept in memory and written in whole pages by the commit.
+    /// An append keeps its bytes in memory; the commit writes them in whole pages.
     Buffered,
 }
 
@@ -46,32 +46,33 @@ pub enum TailKind {
 pub struct BackendInUse {
     /// `mmap`, `direct`, `io_uring`, `simulated`, or `memory` where the disk is only read.
     pub name: &'static str,
-    /// Why another one that was asked for, or would have been better, is not used.
+    /// Reason why a backend that was asked for, or would have been better, is not used.
     pub refused: Option<String>,
 }
 
-/// What a file is for.
+/// Use of a file, which decides how it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Small, written once.
+    /// Small file that is written once, in parts of any size.
     Plain,
-    /// Written in whole aligned pages, from aligned memory.
+    /// File that is written in whole aligned pages, from aligned memory.
     Pages,
-    /// As `Pages`, and its ranges may be claimed where tails are mapped.
+    /// File of pages whose ranges may also be claimed where tails are mapped.
     Blocks,
 }
 
-/// How a range gets its space.
+/// How a range of a file gets its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepare {
-    /// Zeros are written and synced: later small durable writes need no change of the file's metadata.
+    /// Zeros are written and synced, so that later small durable writes need no change of the file's metadata.
     Written,
-    /// Space is set aside, the range reads as zeros: cheap, for large or unsynced writes.
+    /// Space is set aside, and the range reads as zeros; nothing is synced. This is cheap, and suits large or unsynced
+    /// writes.
     Reserved,
 }
 
 impl Prepare {
-    /// What suits data that is synced like this.
+    /// The way that suits data with this schedule.
     pub(crate) fn fitting(fsync: FsyncSchedule) -> Self {
         if fsync.syncs() { Self::Written } else { Self::Reserved }
     }
@@ -81,71 +82,74 @@ impl Prepare {
 pub trait Disk: Send + Sync + 'static {
     /// How appended bytes reach block files.
     fn tail_kind(&self) -> TailKind;
-    /// For reports.
+    /// The backend in use, for reports.
     fn backend(&self) -> BackendInUse;
-    /// How many reads at a time it answers faster than one by one.
+    /// Number of reads up to which the disk answers faster at the same time than one after the other.
     fn reads_at_once(&self) -> usize {
         1
     }
-    /// Which run of the machine this is: as long as it is the same, what was written is there, synced or not. `None`:
-    /// unknown.
+    /// Identity of the machine's current run, from its boot on: as long as it is the same, everything that was written
+    /// is there, synced or not. `None` if it is unknown.
     fn boot(&self) -> Option<Uuid>;
     /// Path of a file, or of the directory for an empty name, for messages.
     fn path(&self, name: &str) -> String;
-    /// Holds the directory against other openers until the guard is dropped; `WouldBlock` if one has it.
+    /// Locks the directory against other openers until the guard is dropped; `WouldBlock` if it is locked already.
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>>;
-    /// Names of the files.
+    /// Lists the names of the files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Length of a file, as it lies there.
+    /// Length of a file, without opening it.
     fn size_bytes(&self, name: &str) -> io::Result<u64>;
-    /// Makes a file that reads as `bytes` zeros and takes no space. `AlreadyExists` if there is one.
+    /// Makes a file that reads as `bytes` zeros and takes no space; `AlreadyExists` if the name is taken. Its name is
+    /// durable after [`Disk::sync_directory`].
     fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens a file; one that is shorter than `bytes` reads as zeros up to there.
     fn open(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>>;
-    /// Replaces `to`.
+    /// Renames a file; a file that has the name `to` is replaced.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file; its descriptor is closed when the last handle is dropped.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> io::Result<()>;
-    /// Bytes that this process could still take.
+    /// Bytes that this process could still take on the disk.
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
-/// One file.
+/// One open file of a [`Disk`].
 pub trait DiskFile: Send + Sync {
-    /// Length.
+    /// Length of the file.
     fn size_bytes(&self) -> io::Result<u64>;
     /// Appends up to `bytes` bytes from `position` to `out`; fewer only at the end of the file. `bytes` is checked
     /// against the file's length before memory is taken.
     fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()>;
-    /// Writes the parts one after the other; may write less than given. `durable`: what was written is on the disk.
+    /// Writes the parts one after the other, and returns how many bytes were written, which may be fewer than given.
+    /// With `durable` these bytes are on the disk on return.
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize>;
-    /// Writes all parts of several places, in any order, not durably. After an error any of them may be written.
+    /// Writes all parts at several positions, in any order, not durably. After an error any of them may be written.
     fn write_many(&self, writes: &[(u64, Vec<&[u8]>)]) -> io::Result<()> {
         writes.iter().try_for_each(|(position, parts)| write_all(self, *position, parts, false))
     }
-    /// Makes what was written or stored durable.
+    /// Makes all bytes that were written or stored before durable.
     fn sync(&self) -> io::Result<()>;
-    /// Makes sure that a range of pages that was never used reads as zeros and has space.
+    /// Gives space to a range of pages that was never used, or was discarded since; the range reads as zeros.
     fn prepare(&self, range: Range<u64>, how: Prepare) -> io::Result<()>;
     /// Makes a range of pages read as zeros and gives its space back.
     fn discard(&self, range: Range<u64>) -> io::Result<()>;
-    /// The parts of a range that may hold something else than zeros, in order.
+    /// Lists the parts of a range that may hold something else than zeros, in order.
     fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>>;
-    /// The right to store into a range, for one owner at a time. Only on `Blocks` files where tails are mapped.
+    /// Claims the exclusive right to store into a range, which must not overlap another claim. Only files of the kind
+    /// `Blocks` have ranges to claim, on a disk where tails are mapped.
     fn claim(self: Arc<Self>, range: Range<u64>) -> Box<dyn MappedRange>;
 }
 
 /// Exclusive right to store into a range of a file.
 pub trait MappedRange: Send + Sync {
-    /// Stores bytes at a position in the range. The place must have been prepared. An error: the file has no page there,
-    /// because somebody cut it; what was stored is nowhere, and what was stored before may be lost too. Panics outside of
-    /// the range.
+    /// Stores bytes at a position in the range, which must have been prepared. An error means that the file has no page
+    /// there, because somebody cut it or the disk is full; the bytes are nowhere, and bytes stored before may be lost
+    /// too. Panics outside of the range.
     fn store(&mut self, position: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// Writes all of the parts, going on after short writes.
+/// Writes all parts, and goes on after short writes.
 pub(crate) fn write_all(
     file: &(impl DiskFile + ?Sized),
     position: u64,
@@ -155,7 +159,7 @@ pub(crate) fn write_all(
     let total: usize = parts.iter().map(|part| part.len()).sum();
     let mut done = 0;
     while done < total {
-        // A direct write must start on a page again: what was written of the last page is written twice.
+        // A direct write must start at a page, so the written part of the last page is written a second time.
         let from = if done == 0 { 0 } else { done - done % crate::page::PAGE_BYTES as usize };
         let mut skip = from;
         let rest: Vec<&[u8]> = parts

@@ -1,5 +1,5 @@
-//! A real directory that is only read: what a store changes stays in memory. Opening a store on it says what an open
-//! would find and do, and does nothing; and a store whose disk is full can be read.
+//! A real directory that is only read: all changes of a store stay in memory. A store that is opened on it tells what a
+//! real open would find and do, and changes nothing; also a store whose disk is full can be read so.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,9 +19,11 @@ use crate::sync::plain::Mutex;
 
 pub(crate) struct Overlay {
     path: PathBuf,
-    /// Names that differ from the directory's: files made or opened here, `None` for those removed.
+    /// Files that were made or opened here, by name; `None` for a file that was removed here. Other names are those of
+    /// the directory.
     names: Mutex<BTreeMap<String, Option<Arc<OverlayFile>>>>,
-    /// The real disk is full: files of blocks get no space here either, and none is made but those that an open writes anew.
+    /// Whether the real disk is full: then files of blocks get no space here either, and none is made. Other files may
+    /// be, since an open writes some anew.
     is_full: bool,
 }
 
@@ -53,7 +55,8 @@ impl Disk for Overlay {
         self.path.join(name).display().to_string()
     }
 
-    /// Takes the lock of the real directory: what a running store does meanwhile would make no sense here.
+    /// Takes the lock of the real directory, since the changes of a running store would make no sense here. A directory
+    /// without a lock file has no running store, and none is made.
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
         let open = || calls::open_regular(&self.path.join(LOCK_NAME), File::options().read(true));
         match Lock::take(open) {
@@ -116,7 +119,7 @@ impl Disk for Overlay {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(u64::MAX) // nothing is written to the real one
+        Ok(u64::MAX) // Nothing is written to the real disk.
     }
 }
 
@@ -138,15 +141,16 @@ impl Overlay {
 }
 
 struct OverlayFile {
+    /// The real file; `None` for a file that was made here.
     base: Option<File>,
-    /// Gets no more space.
+    /// Whether the file gets no more space.
     is_full: bool,
     changes: Mutex<Changes>,
 }
 
 struct Changes {
     size: u64,
-    /// Whole pages, by number; `None` for zeros.
+    /// Whole pages that differ from the real file, by number; `None` for a page of zeros.
     pages: BTreeMap<u64, Option<Vec<u8>>>,
 }
 
@@ -155,7 +159,7 @@ impl OverlayFile {
         Self { base, is_full, changes: Mutex::new(Changes { size, pages: BTreeMap::new() }) }
     }
 
-    /// Fills `out` from the real file; what is not there is zero.
+    /// Fills `out` from the real file, and with zeros behind its end.
     fn read_base(&self, position: u64, out: &mut [u8]) -> io::Result<()> {
         out.fill(0);
         let Some(base) = &self.base else { return Ok(()) };

@@ -1,6 +1,6 @@
-//! Forks. A child has a copy of the memory of a store without its threads, and shares its files: whatever it did there
-//! would be done behind the back of its parent. So a store belongs to the process that opened it, and a child gives up
-//! the lock that it has inherited, or the store stayed locked for as long as any child lives.
+//! How forks are noticed. A child has a copy of a store's memory without its threads, and shares its files: whatever it
+//! did there would be done behind the back of its parent. So a store belongs to the process that opened it, and a child
+//! gives up the lock that it has inherited; otherwise the store would stay locked for as long as any child lives.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
 
 use std::cell::UnsafeCell;
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use super::calls;
 
-/// How many forks lie between this process and the one that loaded the program. Written only by [`after_fork`], when a
-/// child has one thread, so that relaxed loads see it.
+/// Number of forks between the process that loaded the program and this one. It is written only by [`after_fork`], when
+/// a child has one thread, so that relaxed loads see it.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// The process that an object was made in.
@@ -22,13 +22,13 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub struct Origin(u32);
 
 impl Origin {
-    /// This process. Its forks by `fork(2)` of the C library are noticed from now on; `vfork` and `posix_spawn`, whose
-    /// children only start another program, are none.
+    /// This process. Its forks by `fork(2)` of the C library are noticed from now on; `vfork` and `posix_spawn` do not
+    /// count, since their children only start another program.
     pub fn here() -> Self {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
-            // SAFETY: functions for the life of the program; `after_fork` does nothing that a child of a program with threads
-            // must not do.
+            // SAFETY: the functions are there for the life of the program; `after_fork` does nothing that a child of a
+            // program with threads must not do.
             let failed =
                 unsafe { libc::pthread_atfork(Some(before_fork), Some(after_own_fork), Some(after_fork)) };
             assert_eq!(failed, 0, "there is memory for one more handler of forks");
@@ -36,32 +36,33 @@ impl Origin {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is still that process, and no child that was forked since.
+    /// Whether the caller runs in that process, and not in a child that was forked since.
     #[inline]
     pub fn is_here(self) -> bool {
         FORKS.load(Ordering::Relaxed) == self.0
     }
 }
 
-/// Shut while the file of a lock is open and not yet known, and by every fork: no child has a descriptor that it does not know
-/// of, which would keep the file locked when its parent has let go.
+/// The gate that is shut while the file of a lock is open and not yet in [`LOCKS`], and during every fork. So no child
+/// has a descriptor that it does not know of, which would keep the file locked after its parent has let go.
 static GATE: Gate = Gate(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 
 /// A mutex that one function locks and another one unlocks, in the child of a fork too.
 struct Gate(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a mutex is for threads; nothing but the two methods touches it.
+// SAFETY: a pthread mutex is made to be shared by threads, and nothing but the two methods touches it.
 unsafe impl Sync for Gate {}
 
 impl Gate {
     fn shut(&self) {
-        // SAFETY: it is initialised, and never moved.
+        // SAFETY: the mutex is initialised, and a static is never moved.
         let failed = unsafe { libc::pthread_mutex_lock(self.0.get()) };
         assert_eq!(failed, 0, "no thread shuts it twice");
     }
 
     fn open(&self) {
-        // SAFETY: as above. The thread that opens it has shut it, or is the child's copy of that thread.
+        // SAFETY: the mutex is initialised, and a static is never moved. The thread that opens it has shut it, or is the
+        // child's copy of that thread.
         unsafe { libc::pthread_mutex_unlock(self.0.get()) };
     }
 }
@@ -71,7 +72,7 @@ unsafe extern "C" fn before_fork() {
     GATE.shut();
 }
 
-/// Runs in that thread when it has forked.
+/// Runs in the thread that forked, after the fork.
 unsafe extern "C" fn after_own_fork() {
     GATE.open();
 }
@@ -92,28 +93,28 @@ unsafe extern "C" fn after_fork() {
     }
 }
 
-/// The descriptors of all locks that are held. A list that only grows: a child walks it while other threads of its parent
-/// may have been anywhere.
+/// The descriptors of all locks that are held. The list only grows, since a child walks it as the fork found it, with
+/// other threads of its parent anywhere in their work.
 static LOCKS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 
 const FREE: RawFd = -1;
 
 struct Slot {
-    /// Owned by the slot; `FREE` if there is none.
+    /// Descriptor that the slot owns; `FREE` if it owns none.
     descriptor: AtomicI32,
     next: *mut Slot,
 }
 
-/// An exclusive lock of a file, until it is dropped or the process ends. A forked child does not hold it, and whoever
-/// inherited a copy of the descriptor holds nothing once it is dropped.
+/// An exclusive lock of a file, held until it is dropped or the process ends. A forked child does not hold it, and a
+/// process that inherited a copy of the descriptor holds nothing once the lock is dropped.
 pub(super) struct Lock {
     slot: &'static AtomicI32,
 }
 
 impl Lock {
-    /// Locks the file that `open` opens, and does not fork. `WouldBlock` if somebody else holds it.
+    /// Locks the file that `open` opens; `open` must not fork. `WouldBlock` if somebody else holds the lock.
     pub(super) fn take(open: impl FnOnce() -> io::Result<File>) -> io::Result<Self> {
-        // Forks are seen from here on.
+        // The handlers of forks must be there before the descriptor is.
         Origin::here();
         GATE.shut();
         let opened = open().map(|file| keep(file.into_raw_fd()));
@@ -137,7 +138,7 @@ impl Drop for Lock {
     }
 }
 
-/// Puts a descriptor into a slot that is free, or into a new one.
+/// Puts a descriptor into a free slot, or into a new one.
 fn keep(descriptor: RawFd) -> &'static AtomicI32 {
     let mut next = LOCKS.load(Ordering::Acquire);
     // SAFETY: slots are never freed, and their links never change once they are in the list.
@@ -168,8 +169,8 @@ mod tests {
 
     use super::*;
 
-    /// A child of a fork at this moment had a descriptor of the file that it did not know of: the store stayed locked for as long
-    /// as the child lived, though its parent had died.
+    /// A child that was forked at this moment once had a descriptor of the file that it did not know of: the store
+    /// stayed locked for as long as the child lived, though its parent had died.
     #[test]
     fn a_child_that_is_forked_while_the_file_is_being_opened_does_not_keep_it_locked() {
         let directory = tempfile::tempdir().unwrap();
@@ -185,7 +186,7 @@ mod tests {
             Ok(file)
         });
         let child = forked.recv().unwrap();
-        // The parent's descriptor goes as that of a killed process does: closed, and never unlocked.
+        // The parent's descriptor goes as that of a killed process does: it is closed, and never unlocked.
         let descriptor = lock.unwrap().slot.swap(FREE, Ordering::Relaxed);
         // SAFETY: the descriptor was the slot's alone, and the slot has let go of it.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
@@ -198,8 +199,8 @@ mod tests {
         assert!(again.is_ok(), "the child has no copy of the lock");
     }
 
-    /// Another thread spawned a program when a store was closed. Until the child has started that program it has copies of all
-    /// descriptors, and the store did not open again: "locked", by nobody.
+    /// Another thread once spawned a program while a store was closed. The child has copies of all descriptors until it
+    /// has started that program, and the store did not open again: it was "locked", by nobody.
     #[test]
     fn a_lock_that_is_let_go_is_free_though_a_copy_of_its_descriptor_is_open() {
         let directory = tempfile::tempdir().unwrap();

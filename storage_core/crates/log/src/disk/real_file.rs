@@ -1,4 +1,5 @@
-//! A file of a real directory: read through the page cache, written through a mapping, the page cache or O_DIRECT.
+//! A file of a real directory. It is read through the page cache, and written through a mapping, the page cache or
+//! O_DIRECT.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
 
 use std::fs::File;
@@ -16,23 +17,24 @@ use super::{DiskFile, MappedRange, Prepare, calls, write_all};
 use crate::page::PAGE_BYTES;
 use crate::sync::plain::Mutex;
 
-/// How many zeros one write of preparation has.
+/// Limit on the zeros of one write that prepares space.
 const ZEROS_BYTES: u64 = 512 << 10;
 
+/// The way in which a file is written.
 pub(super) enum Writer {
     Buffered,
-    /// A second descriptor, opened with O_DIRECT. Cached pages that the first one read are dropped by the kernel when
-    /// this one has written.
+    /// Writer with a second descriptor, opened with O_DIRECT. The kernel drops cached pages that the first descriptor
+    /// has read when the second one writes them.
     Direct(File),
-    /// As `Direct`; several writes at a time, and large ones that are not durable, go through the ring.
+    /// Writer like `Direct`, with a ring for several writes at a time and for large ones that are not durable.
     Ring(File, Arc<Ring>),
     Mapped(Mapping),
 }
 
-/// A mapping of the whole file. It is only stored into, never read: what is read comes through `pread`, which reports
-/// a bad disk as an error where a mapping would kill the process.
+/// A mapping of the whole file. It is only stored into, never read: reads go through `pread`, which reports a bad disk
+/// as an error where a mapping would kill the process.
 pub(super) struct Mapping {
-    /// Dropped before the mapping.
+    /// The guard of the mapping; it stands first because it must be dropped before the mapping.
     guard: Guard,
     map: MmapRaw,
     claims: Mutex<Vec<Range<u64>>>,
@@ -75,8 +77,8 @@ impl RealFile {
         }
     }
 
-    /// An error if the file is shorter than its mapping: somebody cut it. Asked before all that would make it longer again,
-    /// which would hide that, and behind a sync.
+    /// Returns an error if the file is shorter than its mapping, because somebody cut it. Called before every call that
+    /// would make the file longer again, which would hide that, and after a sync.
     fn check_length(&self) -> io::Result<()> {
         match &self.writer {
             Writer::Mapped(mapping) if self.size_bytes()? < mapping.map.len() as u64 => Err(bus::missing()),
@@ -91,7 +93,7 @@ impl RealFile {
             let pages = (range.end - position).min(ZEROS_BYTES) / PAGE_BYTES;
             let parts: Vec<&[u8]> = (0..pages).map(|_| &*zeros).collect();
             let written = calls::write(self.writer(), position, &parts, false)? as u64;
-            // Direct writes must go on at a page.
+            // A direct write must start at a page.
             position += written - written % PAGE_BYTES;
             if written < PAGE_BYTES {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -103,8 +105,9 @@ impl RealFile {
 
 impl DiskFile for RealFile {
     fn size_bytes(&self) -> io::Result<u64> {
-        // A question for the file's times, as each `stat` is, makes Linux 6.13 and later give the next write a time of its own:
-        // one more change of metadata for each commit. All reads and writes name their positions, so this one is nobody's.
+        // `stat` would be dearer: since it asks for the file's times, Linux 6.13 and later give the next write a time of
+        // its own, which is one more change of metadata for each commit. The descriptor's position, which `seek` moves,
+        // is used by nobody: all reads and writes name theirs.
         (&self.file).seek(SeekFrom::End(0))
     }
 
@@ -122,7 +125,7 @@ impl DiskFile for RealFile {
     }
 
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
-        // A durable write is one request with its sync: pieces and a sync behind them take longer.
+        // A durable write stays one request that includes its sync; pieces with a sync behind them take longer.
         if let Writer::Ring(direct, ring) = &self.writer
             && !durable
             && parts.len() > 1
@@ -146,7 +149,8 @@ impl DiskFile for RealFile {
             writes.iter().flat_map(|(position, parts)| ring::split(*position, parts)).collect();
         for (piece, result) in pieces.iter().zip(ring.write(direct, &pieces)) {
             if result? < piece.bytes() {
-                // The same bytes once more, from the first on.
+                // A short write may end anywhere, and a direct one must start at a page: the whole piece is written
+                // again.
                 write_all(self, piece.position, &piece.parts, false)?;
             }
         }
@@ -155,7 +159,8 @@ impl DiskFile for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()?;
-        // What was stored behind the end of a file that was cut is not part of it, and no store failed in its last page.
+        // Bytes that were stored behind the end of a cut file are not part of it, and stores into its last page do not
+        // fault: only its length tells.
         self.check_length()
     }
 
@@ -172,7 +177,7 @@ impl DiskFile for RealFile {
                     }
                     return Ok(());
                 }
-                // File systems without fallocate get zeros.
+                // A file system without fallocate gets zeros written.
                 Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
                 Err(error) => return Err(error),
             }
@@ -181,7 +186,8 @@ impl DiskFile for RealFile {
         if how == Prepare::Written {
             self.file.sync_data()?;
             if matches!(self.writer, Writer::Mapped(_)) {
-                // Large cached folios make each later fdatasync of a page write all of the folio.
+                // Zeros stay in the page cache in large folios, and each later fdatasync of a page would write all of
+                // its folio.
                 calls::drop_cache(&self.file, &range)?;
             }
         }
@@ -225,8 +231,8 @@ impl MappedRange for Claim {
         let length = self.range.end - self.range.start;
         assert!(position <= length && bytes.len() as u64 <= length - position, "store outside of the claim");
         let Mapping { map, guard, .. } = self.file.mapping();
-        // SAFETY: the claim lies in the mapping (checked when it was made), which lives as long as the file. Claims do
-        // not overlap and `&mut self` is this one's only user; nobody makes references into the mapping.
+        // SAFETY: the claim lies in the mapping (asserted when it was made), which lives as long as the file. Claims do
+        // not overlap, `&mut self` is the only user of this one, and nobody makes references into the mapping.
         unsafe {
             let target = map.as_mut_ptr().add((self.range.start + position) as usize);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
@@ -238,7 +244,7 @@ impl MappedRange for Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mapping = self.file.mapping();
-        // In a forked child another thread of the parent may have held the lock.
+        // In a forked child the mutex may be locked for ever: a thread of the parent may have held it at the fork.
         if mapping.origin.is_here() {
             mapping.claims.lock().retain(|claim| *claim != self.range);
         }

@@ -1,10 +1,10 @@
-//! The past of a simulated disk, walked change by change: the disk that a crash leaves after any of them.
+//! A walk through the changes of a simulated disk, which builds the disk that a crash after any of them leaves.
 
 use super::crash::{Change, CrashChoice, Image};
 use super::simulated::SimulatedDisk;
 use super::{Disk, TailKind};
 
-/// A disk's past, replayed.
+/// The changes of a simulated disk, replayed one by one.
 pub struct Replay {
     tail_kind: TailKind,
     history: Vec<Change>,
@@ -13,7 +13,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Begins behind what was there before everything.
+    /// Begins behind the files that were there from the beginning.
     pub(super) fn of(tail_kind: TailKind, history: Vec<Change>) -> Self {
         let mut replay = Self { tail_kind, history, done: 0, image: Image::default() };
         while let Some(Change::Given { .. }) = replay.history.get(replay.done) {
@@ -22,12 +22,12 @@ impl Replay {
         replay
     }
 
-    /// How many changes were replayed.
+    /// Number of changes that were replayed.
     pub fn changes(&self) -> usize {
         self.done
     }
 
-    /// Replays one more change; false: there is none.
+    /// Replays one more change; false if there is none.
     pub fn step(&mut self) -> bool {
         let Some(change) = self.history.get(self.done) else { return false };
         self.image.apply(change);
@@ -35,21 +35,21 @@ impl Replay {
         true
     }
 
-    /// The disk that a crash now leaves.
+    /// Builds the disk that a crash leaves at this point.
     pub fn crash_image(&self, choice: CrashChoice) -> SimulatedDisk {
         SimulatedDisk::holding(self.tail_kind, self.image.crash(choice))
     }
 }
 
 impl SimulatedDisk {
-    /// The disk that a crash after the first `changes` changes leaves.
+    /// Builds the disk that a crash after the first `changes` changes leaves.
     pub fn crash_image(&self, changes: usize, choice: CrashChoice) -> Self {
         let mut replay = self.replay();
         while replay.changes() < changes && replay.step() {}
         replay.crash_image(choice)
     }
 
-    /// Walks through the changes that were made so far, from the first on: for images at all of them.
+    /// Begins a walk through the changes that were made so far, for crash images after each of them.
     pub fn replay(&self) -> Replay {
         Replay::of(self.tail_kind(), self.history())
     }

@@ -1,5 +1,5 @@
-//! One io_uring for the block files of a store: several writes on the way at a time, all of them over when a call
-//! returns. A single small write is quicker without it (no request waits for another), so it never comes here.
+//! One io_uring for the block files of a store: a call has several writes under way at the same time, and all of them
+//! are over when it returns. A single small write is quicker without a ring, so it never comes here.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
 
 use std::fs::File;
@@ -11,20 +11,20 @@ use io_uring::{IoUring, opcode, types};
 
 use crate::sync::plain::Mutex;
 
-/// Writes on the way at a time.
+/// Limit on the writes that are under way at the same time.
 const DEPTH: usize = 16;
-/// A large write is cut into pieces of about so many bytes.
+/// Size of the pieces into which a large write is cut, about.
 const PIECE_BYTES: usize = 1 << 20;
-/// From here on a write is at least two pieces.
+/// Size from which on a write is cut into at least two pieces.
 pub(super) const SPLIT_BYTES: usize = 256 << 10;
 
 /// A long-lived ring.
 pub(super) struct Ring {
-    /// `None` after the kernel refused to take requests: then it is not asked again.
+    /// The kernel's ring; `None` after the kernel has refused requests, since it is not asked again then.
     ring: Mutex<Option<IoUring>>,
 }
 
-/// One write of whole pages, back to back from a position.
+/// One write of parts, each of whole pages, back to back from a position.
 pub(super) struct Piece<'a> {
     pub(super) position: u64,
     pub(super) parts: Vec<&'a [u8]>,
@@ -43,8 +43,8 @@ impl Ring {
         Ok(Self { ring: Mutex::new(Some(ring)) })
     }
 
-    /// Writes the pieces in any order, several at a time, not durably; says for each how many of its bytes were written.
-    /// All requests are over on return.
+    /// Writes the pieces in any order, several at a time, not durably; returns for each how many of its bytes were
+    /// written. Blocks until all requests are over.
     pub(super) fn write(&self, file: &File, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
         let mut guard = self.ring.lock();
         let Some(ring) = &mut *guard else {
@@ -54,7 +54,8 @@ impl Ring {
         let broken = batch.run(ring).err();
         if let Some(error) = &broken {
             batch.reap_all(ring);
-            // Requests that the kernel has not taken go with the ring: it would take them with the next.
+            // The ring goes too: it still holds requests that the kernel has not taken, and would hand them over
+            // with those of the next call, when their memory is used for something else.
             tracing::error!(%error, "io_uring takes no more writes");
             *guard = None;
         }
@@ -65,7 +66,8 @@ impl Ring {
     }
 }
 
-/// The pieces of one call on their way. The kernel reads `vectors`, and what they point to, until each is over.
+/// The pieces of one call, some of them under way. The kernel reads `vectors`, and the memory that they point to, until
+/// every request is over.
 struct Batch<'a> {
     file: &'a File,
     pieces: &'a [Piece<'a>],
@@ -84,14 +86,15 @@ impl<'a> Batch<'a> {
         Self { file, pieces, vectors, next: 0, on_the_way: 0, results }
     }
 
-    /// Submits and waits until all are over. An error: the kernel refused, and requests may still be on the way.
+    /// Submits all pieces and waits until they are over. An error means that the kernel refused; requests may still be
+    /// under way.
     fn run(&mut self, ring: &mut IoUring) -> io::Result<()> {
         while self.next < self.pieces.len() || self.on_the_way > 0 {
             self.fill(ring);
             let wanted = if self.next < self.pieces.len() { 1 } else { self.on_the_way };
             match ring.submit_and_wait(wanted) {
                 Ok(_) => {}
-                // Some may have been taken, or must be reaped first.
+                // The kernel may have taken some requests, or wants completions to be reaped first.
                 Err(error)
                     if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
                 Err(error) => return Err(error),
@@ -154,10 +157,10 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Flag of `io_uring_enter`: wait for completions.
+/// Flag of `io_uring_enter` by which the call waits for completions.
 const ENTER_GETEVENTS: u32 = 1;
 
-/// Cuts a large write into pieces; each is one part at least. A small one stays whole.
+/// Cuts a large write into pieces of at least one part; a small write stays whole.
 pub(super) fn split<'a>(position: u64, parts: &[&'a [u8]]) -> Vec<Piece<'a>> {
     let total: usize = parts.iter().map(|part| part.len()).sum();
     let piece_bytes = if total < SPLIT_BYTES { total } else { PIECE_BYTES.min(total.div_ceil(2)) };
@@ -177,7 +180,8 @@ pub(super) fn split<'a>(position: u64, parts: &[&'a [u8]]) -> Vec<Piece<'a>> {
     pieces
 }
 
-/// How many bytes from the first on were written by the pieces of a split write; an error if none were.
+/// Number of bytes that the pieces of a split write have written from the first byte on, without a gap; the error of
+/// the first piece if it wrote nothing.
 pub(super) fn written(pieces: &[Piece<'_>], results: Vec<io::Result<usize>>) -> io::Result<usize> {
     let mut total = 0;
     for (piece, result) in pieces.iter().zip(results) {
@@ -189,7 +193,7 @@ pub(super) fn written(pieces: &[Piece<'_>], results: Vec<io::Result<usize>>) -> 
                 }
             }
             Err(error) if total == 0 => return Err(error),
-            // The next call meets it again, or does not.
+            // The caller writes the rest, and meets the error then if it lasts.
             Err(_) => break,
         }
     }
@@ -254,7 +258,7 @@ mod tests {
         for result in ring.write(&full, &pieces) {
             assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
         }
-        // It goes on after errors.
+        // The ring works after failed writes.
         assert!(ring.write(&file, &pieces[..1])[0].is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! A disk in memory that knows what a power failure would leave: it keeps every call, so that the image a crash makes
-//! after any of them can be built, with any part of the unsynced sectors and directory entries lost.
+//! A disk in memory that knows what a power failure would leave. It keeps every change, so that the image that a crash
+//! leaves after any of them can be built, with any part of the unsynced sectors and directory entries lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,23 +17,23 @@ use crate::sync::{Condvar, Mutex};
 #[derive(Clone)]
 pub struct SimulatedDisk {
     tail_kind: TailKind,
-    /// A crash image is another machine.
+    /// Identity of the machine's run. Each disk, so also each crash image, has its own.
     boot: Uuid,
     state: Arc<Mutex<State>>,
     stall: Arc<Stall>,
     read_stall: Arc<Stall>,
 }
 
-/// What happens to a call that the plan names.
+/// The way in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// EIO; nothing is written.
+    /// The call fails with EIO and writes nothing.
     Eio,
-    /// ENOSPC; nothing is written.
+    /// The call fails with ENOSPC and writes nothing.
     Enospc,
-    /// EINTR; nothing is written.
+    /// The call fails with EINTR and writes nothing.
     Eintr,
-    /// A write writes half of its pages. Other calls work.
+    /// A write of more than a page writes only half of its bytes. Other calls work.
     ShortWrite,
 }
 
@@ -44,7 +44,7 @@ struct State {
     history: Vec<Change>,
     faults: HashMap<u64, Fault>,
     calls: u64,
-    /// From this call on each fails.
+    /// Number of the call from which on every call fails, and how.
     broken_from: Option<(u64, Fault)>,
     read_faults: HashMap<u64, Fault>,
     reads: u64,
@@ -85,12 +85,12 @@ impl SimulatedDisk {
         }
     }
 
-    /// How many changes were made: a point in time for [`SimulatedDisk::crash_image`].
+    /// Number of changes so far, which is a point in time for [`SimulatedDisk::crash_image`].
     pub fn changes(&self) -> usize {
         self.state.lock().history.len()
     }
 
-    /// Points in time right after a sync of a file or of the directory.
+    /// Lists the points in time right after a sync of a file or of the directory, or a durable write.
     pub fn sync_points(&self) -> Vec<usize> {
         let synced = |change: &Change| {
             matches!(
@@ -102,7 +102,7 @@ impl SimulatedDisk {
         state.history.iter().enumerate().filter(|(_, change)| synced(change)).map(|(i, _)| i + 1).collect()
     }
 
-    /// Number of syncs and durable writes so far.
+    /// Number of syncs of files and of durable writes so far, without those of preparation.
     pub fn syncs(&self) -> u64 {
         self.state.lock().syncs
     }
@@ -112,12 +112,12 @@ impl SimulatedDisk {
         self.state.lock().calls
     }
 
-    /// Lets the call of that number (from 0) fail.
+    /// Lets the call with this number (from 0) fail.
     pub fn fail_call(&self, call: u64, fault: Fault) {
         self.state.lock().faults.insert(call, fault);
     }
 
-    /// Lets the call of that number (from 0) and all behind it fail.
+    /// Lets the call with this number (from 0) and all later ones fail.
     pub fn break_from(&self, call: u64, fault: Fault) {
         self.state.lock().broken_from = Some((call, fault));
     }
@@ -127,12 +127,12 @@ impl SimulatedDisk {
         self.state.lock().reads
     }
 
-    /// Lets the reading call of that number (from 0) fail.
+    /// Lets the reading call with this number (from 0) fail.
     pub fn fail_read(&self, read: u64, fault: Fault) {
         self.state.lock().read_faults.insert(read, fault);
     }
 
-    /// From now on every call works.
+    /// Lets every call work from now on.
     pub fn heal(&self) {
         let mut state = self.state.lock();
         state.faults.clear();
@@ -140,22 +140,23 @@ impl SimulatedDisk {
         state.read_faults.clear();
     }
 
-    /// While full, no file can be made or grown.
+    /// Sets whether the disk is full: then no file can be made and no space prepared.
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;
     }
 
-    /// While stalled, nothing becomes durable: who syncs waits.
+    /// Sets whether syncs and durable writes of files wait.
     pub fn set_stalled(&self, stalled: bool) {
         self.stall.set(stalled);
     }
 
-    /// While stalled, who reads waits; the call is counted before.
+    /// Sets whether reads of files wait. A read is counted before it waits.
     pub fn set_reads_stalled(&self, stalled: bool) {
         self.read_stall.set(stalled);
     }
 
-    /// Changes one byte of a file, behind the engine's back; says whether it was there.
+    /// Flips the bits of `mask` in one byte of a file, durably and behind the engine's back; false if there is no such
+    /// byte.
     pub fn flip(&self, name: &str, position: usize, mask: u8) -> bool {
         let mut state = self.state.lock();
         let Some(&file) = state.names.get(name) else { return false };
@@ -166,7 +167,7 @@ impl SimulatedDisk {
         true
     }
 
-    /// Cuts a file off, behind the engine's back.
+    /// Cuts a file off, behind the engine's back. Crash images do not know of it.
     pub fn truncate(&self, name: &str, bytes: usize) {
         let mut state = self.state.lock();
         if let Some(&file) = state.names.get(name) {
@@ -174,18 +175,18 @@ impl SimulatedDisk {
         }
     }
 
-    /// Contents of all files, by name.
+    /// The contents of all files, by name.
     pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state.lock();
         state.names.iter().map(|(name, &file)| (name.clone(), state.files[file].clone())).collect()
     }
 
-    /// A disk with these files, all durable.
+    /// Makes a disk with these files, all durable.
     pub fn from_contents(tail_kind: TailKind, contents: &BTreeMap<String, Vec<u8>>) -> Self {
         Self::holding(tail_kind, contents.clone())
     }
 
-    /// The changes that were made so far, in their order.
+    /// The changes that were made so far, in order.
     pub(super) fn history(&self) -> Vec<Change> {
         self.state.lock().history.clone()
     }
@@ -213,7 +214,7 @@ impl SimulatedDisk {
     }
 }
 
-/// True: write short.
+/// Fails a call as the fault says; true if the call works, but should write short.
 fn fail(fault: Option<Fault>) -> io::Result<bool> {
     let errno = match fault {
         None => return Ok(false),
@@ -226,7 +227,7 @@ fn fail(fault: Option<Fault>) -> io::Result<bool> {
 }
 
 impl State {
-    /// Counts a call; fails it if the plan says so. True: write short.
+    /// Counts a call that changes something, and fails it if that was asked for; true if it should write short.
     fn call(&mut self) -> io::Result<bool> {
         let call = self.calls;
         self.calls += 1;
@@ -234,7 +235,7 @@ impl State {
         fail(self.faults.get(&call).copied().or(broken))
     }
 
-    /// Counts a call that only reads.
+    /// Counts a call that only reads, and fails it if that was asked for.
     fn read_call(&mut self) -> io::Result<()> {
         let read = self.reads;
         self.reads += 1;
