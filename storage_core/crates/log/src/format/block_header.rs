@@ -1,4 +1,5 @@
-//! The first page of a block: whose it is, where in its log it stands, where in its file it lies.
+//! The first page of a block. It tells to which store and log the block belongs, where in the log it stands, and where
+//! in its file it lies.
 
 use uuid::Uuid;
 
@@ -16,57 +17,58 @@ const NAME_BYTES_MAX: usize = 255;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
-    /// The store, and how it cuts its files: the manifest can be made again from it.
+    /// The store's manifest, which can be made again from any header.
     pub(crate) manifest: Manifest,
     pub(crate) log: LogId,
-    /// Grows with every block that the store opens; never used twice.
+    /// Number of the block, which grows with every block that the store opens and is never used twice.
     pub(crate) sequence: u64,
-    /// Sequence of the log's block before; 0 in its first.
+    /// Sequence of the log's previous block; 0 in its first.
     pub(crate) previous: u64,
     pub(crate) base_offset: u64,
-    /// The header counts nowhere else.
+    /// Where the block lies; a header that is found anywhere else does not count.
     pub(crate) place: BlockPlace,
-    /// Sequence of the last record of the journal that was durable when the block was opened.
+    /// Sequence of the journal's last durable record when the block was opened.
     pub(crate) journal_sequence: u64,
-    /// The log's own schedule.
+    /// The log's own schedule; `None` if it has the store's.
     pub(crate) fsync: Option<FsyncSchedule>,
-    /// Compacted: the block stands for all blocks before it from its base offset to here. Zero: it was not.
+    /// End of the offsets for which a compacted block replaces all earlier blocks, from its base offset on; zero if the
+    /// block was not compacted.
     pub(crate) replaces_to: u64,
-    /// Batch group: id, part, count. Zero: none.
+    /// Batch group of the block: its id, the number of this part, and the number of parts; zeros if there is none.
     pub(crate) group: (Uuid, u32, u32),
-    /// 1..=255 bytes.
+    /// Name of the log, 1 to 255 bytes.
     pub(crate) name: String,
     /// Epochs of the block's batches.
     pub(crate) epochs: Epochs,
 }
 
-/// Where a block lies.
+/// Place of a block in the files of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     /// Number of the file.
     pub(crate) file: u64,
-    /// Its first slot in the file.
+    /// First slot of the block in the file.
     pub(crate) slot: u32,
-    /// How many slots it takes.
+    /// Number of slots that the block takes.
     pub(crate) slots: u32,
-    /// Size of each of them.
+    /// Size of each slot.
     pub(crate) slot_bytes: u32,
 }
 
 impl BlockPlace {
-    /// Whether a header that lies in that slot of that file says so.
+    /// Whether the place begins at that slot of that file.
     pub(crate) fn is_at(&self, file: u64, slot: u32) -> bool {
         (self.file, self.slot) == (file, slot)
     }
 }
 
-/// What a header page turned out to be.
+/// The content of a header page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderPage {
-    /// Never written, or freed.
+    /// A page of zeros, which was never written or was freed.
     Empty,
     Header(Box<BlockHeader>),
-    /// Written by a program of another format.
+    /// A header of another format version, which is given.
     Other(u32),
     Damaged,
 }
@@ -76,7 +78,7 @@ impl BlockHeader {
         let mut out = Vec::with_capacity(PAGE_BYTES as usize);
         out.put(MAGIC);
         out.put_u32(FORMAT_VERSION);
-        out.put_u32(0); // checksum, below
+        out.put_u32(0); // The checksum is filled in below.
         out.put_uuid(self.manifest.store);
         out.put_uuid(self.log.0);
         out.put_u64(self.sequence);
@@ -108,7 +110,7 @@ impl BlockHeader {
         out
     }
 
-    /// `page` may be cut off: the file may be.
+    /// Reads a header page, which may be too short, because its file was cut off.
     pub(crate) fn decode(page: &[u8]) -> HeaderPage {
         if page.iter().all(|&byte| byte == 0) {
             return HeaderPage::Empty;

@@ -1,29 +1,29 @@
-//! Leader epochs of a block's batches. The batches have none on the disk: their four bytes hold a mark instead, and the
-//! block's header says in runs which epochs readers put back.
+//! The leader epochs of a block's batches. On the disk the four bytes of a batch's epoch hold its mark instead; the
+//! block's header has the epochs, in runs, and readers put them back.
 
 use crate::types::Epoch;
 
-/// As many as a header page takes beside the longest name.
+/// Limit on the runs of a block: as many as fit into a header page beside the longest name.
 pub(crate) const EPOCH_RUNS_MAX: usize = 200;
 
-/// Batches from an offset on, up to the next run, have one epoch.
+/// The epoch of the batches from an offset on, up to the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EpochRun {
     pub(crate) first_offset: u64,
     pub(crate) epoch: Epoch,
 }
 
-/// Epochs of all batches of a block, in order of offset: 1 to 200 runs.
+/// The epochs of all batches of a block: 1 to 200 runs, in order of offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Epochs(Vec<EpochRun>);
 
 impl Epochs {
-    /// All batches have the same.
+    /// The epochs of batches that all have the same.
     pub(crate) fn one(first_offset: u64, epoch: Epoch) -> Self {
         Self(vec![EpochRun { first_offset, epoch }])
     }
 
-    /// `None`: these are no runs of a block that begins at that offset.
+    /// Makes epochs of the runs of a block that begins at `base_offset`; `None` if they cannot be its runs.
     pub(super) fn from_runs(runs: Vec<EpochRun>, base_offset: u64) -> Option<Self> {
         let begins = runs.first().is_some_and(|first| first.first_offset == base_offset);
         let ascends = runs.windows(2).all(|pair| pair[0].first_offset < pair[1].first_offset);
@@ -34,14 +34,14 @@ impl Epochs {
         &self.0
     }
 
-    /// Epoch of the batch that begins at an offset of the block.
+    /// Epoch of the batch that begins at this offset of the block.
     #[inline]
     pub(crate) fn at(&self, offset: u64) -> Epoch {
         let after = self.0.partition_point(|run| run.first_offset <= offset);
         self.0[after.saturating_sub(1)].epoch
     }
 
-    /// These runs and, behind them, those of the next block; `None`: a header has no room for so many.
+    /// The epochs of this block and the next together; `None` if a header has no room for so many runs.
     pub(crate) fn followed_by(&self, next: &Self) -> Option<Self> {
         let mut runs = self.0.clone();
         for run in &next.0 {

@@ -1,4 +1,4 @@
-//! Little-endian fields one after the other: what is put in one order is taken in the same.
+//! Little-endian fields one after the other, which are taken in the order in which they were put.
 
 use uuid::Uuid;
 
@@ -30,7 +30,7 @@ pub(crate) trait PutFields {
         self.put(value.as_bytes());
     }
 
-    /// A length and the bytes.
+    /// Appends the number of bytes, in 32 bits, and the bytes.
     fn put_block(&mut self, bytes: &[u8]) {
         self.put_u32(u32::try_from(bytes.len()).expect("callers limit what they store"));
         self.put(bytes);
@@ -43,7 +43,7 @@ impl PutFields for Vec<u8> {
     }
 }
 
-/// Takes fields off the front of bytes; `None` once they do not suffice.
+/// Takes fields off the front of bytes; each method returns `None` if too few are left.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
         self.array().map(Uuid::from_bytes)
     }
 
-    /// What [`PutFields::put_block`] put.
+    /// Takes bytes that [`PutFields::put_block`] put.
     pub(crate) fn block(&mut self) -> Option<&'a [u8]> {
         let count = self.u32()?;
         self.bytes(count as usize)

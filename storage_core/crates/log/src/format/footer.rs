@@ -1,5 +1,5 @@
-//! The last pages of a sealed block: a sparse index, totals, the producers at its end. Derived data: a block without
-//! one, or with a damaged one, is scanned instead.
+//! The last pages of a sealed block: a sparse index, totals, and the producers at the block's end. All of it is derived
+//! data: a block without a footer, or with a damaged one, is scanned instead.
 
 use super::fields::{Fields, PutFields};
 use super::mark::BlockKey;
@@ -9,53 +9,55 @@ use crate::page::{PAGE_BYTES, page_up};
 
 const MAGIC: &[u8; 8] = b"WALRUSFT";
 pub(crate) const TRAILER_BYTES: u64 = 96;
-/// In the trailer.
+/// Position of the checksum in the trailer.
 const CHECKSUM_AT: usize = 12;
 const ENTRY_BYTES: u64 = 20;
-/// Says that the snapshot did not fit.
+/// Length of the producer table that says that it did not fit.
 const NO_PRODUCERS: u32 = u32::MAX;
 
-/// One entry covers the batches from its own to the next entry's.
+/// Entry of the sparse index; it covers the batches from its offset up to the next entry's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     /// Offset of the first batch.
     pub(crate) offset: u64,
-    /// Greatest timestamp of the batches covered and of all before them in the block: it never falls.
+    /// Greatest timestamp of the covered batches and of all before them in the block, so that it never falls from entry
+    /// to entry.
     pub(crate) max_timestamp: i64,
-    /// Where the first batch starts, from the start of the block.
+    /// Position of the first batch, from the start of the block.
     pub(crate) position: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Whose it is: a footer counts for no other block.
+    /// Key of the block; the footer does not count in any other block.
     pub(crate) key: BlockKey,
     pub(crate) sequence: u64,
     pub(crate) base_offset: u64,
     pub(crate) end_offset: u64,
     pub(crate) max_timestamp: i64,
-    /// Where the batches end, from the start of the block.
+    /// End of the batches, from the start of the block.
     pub(crate) data_end: u64,
-    /// Over the block's batches.
+    /// Digest of the block's batches.
     pub(crate) digest: Digest,
     pub(crate) entries: Vec<IndexEntry>,
-    /// Encoded producer table at the block's end.
+    /// Encoded producer table at the block's end; `None` if it did not fit.
     pub(crate) producers: Option<Vec<u8>>,
 }
 
-/// Pages at the end of a block that data leaves free, so that the index always fits.
+/// Bytes at the end of a block that data leaves free, so that the index always fits.
 pub(crate) const fn footer_reserve(block_bytes: u64) -> u64 {
     page_up(TRAILER_BYTES + block_bytes / PAGE_BYTES * ENTRY_BYTES)
 }
 
-/// Where the data of a block of so many bytes ends at most.
+/// Limit on the end of the data of a block with `block_bytes`.
 pub(crate) const fn data_max(block_bytes: u64) -> u64 {
     block_bytes - footer_reserve(block_bytes)
 }
 
 impl Footer {
-    /// The footer's pages; they end where the block ends. `room` is what lies between the data and the block's end;
-    /// the producers are left out if they do not fit, and nothing is given if the index does not.
+    /// Encodes the pages of the footer, which end where the block ends. `room` is the number of bytes between the data
+    /// and the block's end; the producers are left out if they do not fit, and the result is `None` if the index does
+    /// not.
     pub(crate) fn encode(&self, room: u64) -> Option<Vec<u8>> {
         let needed =
             |producers: u64| page_up(TRAILER_BYTES + self.entries.len() as u64 * ENTRY_BYTES + producers);
@@ -74,7 +76,7 @@ impl Footer {
         out.resize((footer_bytes - TRAILER_BYTES) as usize, 0);
         out.put(MAGIC);
         out.put_u32(FORMAT_VERSION);
-        out.put_u32(0); // checksum, below
+        out.put_u32(0); // The checksum is filled in below.
         out.put_u32(u32::try_from(footer_bytes).ok()?);
         out.put_u32(u32::try_from(self.entries.len()).ok()?);
         out.put_u32(snapshot.map_or(NO_PRODUCERS, |bytes| bytes.len() as u32));
@@ -93,7 +95,7 @@ impl Footer {
         Some(out)
     }
 
-    /// Size of the footer that the last page of a block announces, if it looks like one.
+    /// Size of the footer that the last page of a block announces; `None` if the page ends no footer.
     pub(crate) fn announced_bytes(last_page: &[u8]) -> Option<u64> {
         let trailer = last_page.len().checked_sub(TRAILER_BYTES as usize)?;
         let mut fields = Fields(&last_page[trailer..]);
@@ -175,7 +177,7 @@ mod tests {
         assert_eq!(good.len(), 4096);
         assert_eq!(Footer::announced_bytes(&good), Some(4096));
         assert_eq!(Footer::decode(&good), Some(footer()));
-        let step = if cfg!(miri) { 199 } else { 1 }; // an interpreter takes seconds for each
+        let step = if cfg!(miri) { 199 } else { 1 }; // An interpreter takes seconds for each.
         for position in (0..good.len()).step_by(step) {
             let mut bytes = good.clone();
             bytes[position] ^= 0x40;

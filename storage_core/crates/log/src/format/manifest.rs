@@ -1,5 +1,5 @@
-//! MANIFEST: who the store is and how its files are cut. Written once, when the store is created; the headers of journal
-//! and blocks repeat it, so that it can be made again.
+//! The file MANIFEST: the identity of the store, and how its files are cut. It is written once, when the store is
+//! created; the headers of journal and blocks repeat it, so that it can be made again.
 
 use uuid::Uuid;
 
@@ -58,7 +58,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// That files can be cut so.
+    /// Checks that files can be cut like this.
     pub(crate) fn check(&self) -> Result<()> {
         let &Self { block_bytes, blocks_per_file, .. } = self;
         Options { block_bytes, blocks_per_file, ..Options::default() }.check()

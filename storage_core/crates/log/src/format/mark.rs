@@ -1,5 +1,6 @@
-//! What a batch has on the disk in the place of its leader epoch: proof that it lies where it was written, and whether it
-//! begins a commit. A write that lands in another block, at another position, or of an earlier life of its slot, is found.
+//! The mark that a batch has on the disk in the place of its leader epoch: it proves that the batch lies where it was
+//! written, and tells whether it begins a commit. So a batch is found out that landed in another block or at another
+//! position, or that is left from an earlier block in the slot.
 
 use uuid::Uuid;
 
@@ -8,10 +9,10 @@ use crate::batch::BatchHeader;
 use crate::types::LogId;
 
 const BEGINS_COMMIT: u32 = 1 << 31;
-/// What a mark covers.
+/// Number of bytes that a mark covers.
 const COVERED_BYTES: usize = 24;
 
-/// A block as its batches' marks name it: a checksum over store, log and block sequence.
+/// The key of a block, by which the marks of its batches name it: a checksum over store, log and block sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockKey(pub(crate) u32);
 
@@ -24,8 +25,8 @@ impl BlockKey {
         Self(checksum(&bytes))
     }
 
-    /// The mark of a batch at a position of the block, with that base offset. `begins_commit`: everything in front of it in
-    /// its log was durable before it could be written.
+    /// The mark of a batch with that base offset at a position of the block. With `begins_commit` the mark says that all
+    /// earlier batches of the log were durable before this one could be written.
     #[inline]
     pub(crate) fn mark(
         self,
@@ -44,7 +45,7 @@ impl BlockKey {
         checksum(&bytes) & !BEGINS_COMMIT | bit
     }
 
-    /// Whether a stored batch begins a commit; `None`: it was not written to that position of this block.
+    /// Whether a stored batch begins a commit; `None` if it was not written to that position of this block.
     #[inline]
     pub(crate) fn check(self, position: u64, header: &BatchHeader) -> Option<bool> {
         let found = header.leader_epoch.cast_unsigned();
