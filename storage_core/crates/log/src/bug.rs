@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One of the mistakes.
+/// A mistake that can be switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Bug {
@@ -52,7 +52,8 @@ pub enum Bug {
     WishAfterLook,
 }
 
-/// The mistakes that one thread alone can show; the others are in `schedules` of the trials.
+/// The mistakes that one thread alone can show. The others need an order of several threads: the module `schedules` of the
+/// trials has them.
 pub const BUGS: [Bug; 19] = [
     Bug::NoSync,
     Bug::AckBeforeSync,
@@ -77,7 +78,7 @@ pub const BUGS: [Bug; 19] = [
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);
 
-/// Makes the mistake from now on; `None` makes none.
+/// Makes all stores of this process make this mistake from now on; with `None` they make none.
 pub fn seed_bug(bug: Option<Bug>) {
     PRESENT.store(bug.map_or(0, |bug| bug as u8), Ordering::SeqCst);
 }

@@ -1,15 +1,14 @@
 //! The digest by which copies of a log are compared: a number over the checksums of its batches, in order. It does not
 //! depend on how batches are cut into blocks: digests of neighbours concatenate.
 
-/// The value of a polynomial over batches, modulo the Mersenne prime 2^61 - 1, and how many batches it covers.
+/// The value of a polynomial over batches, modulo the Mersenne prime 2^61 - 1, and the number of batches that it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest {
     pub(crate) value: u64,
     pub(crate) batches: u64,
 }
 
-/// The digest of a log's batches and one more behind them: the value of [`crate::Log::digest`] after that batch is
-/// appended.
+/// Computes the value that [`crate::Log::digest`] has after one more batch is appended to a log with this digest.
 #[must_use]
 pub fn digest_after(digest: u64, base_offset: u64, records: u32, crc: u32) -> u64 {
     let mut after = Digest { value: digest, batches: 0 };

@@ -61,8 +61,8 @@ pub enum Error {
         /// The version that this program reads and writes.
         supported: u32,
     },
-    /// The journal had lost its end when the store was opened, and the cursor may have been further: it could give entries
-    /// twice.
+    /// The journal had lost its end when the store was opened, so the cursor may have been further than is known, and
+    /// could give entries twice.
     #[error(
         "the journal lost its end: cursor {name:?} was at {at} or behind it, and what it gave before may come again; seek it to \
          go on"
@@ -145,7 +145,7 @@ pub enum Error {
         /// Rule that the name breaks.
         reason: &'static str,
     },
-    /// Options that cannot work, or that differ from the store's.
+    /// An option cannot work, or differs from the store's.
     #[error("option {option}: {reason}")]
     InvalidOption {
         /// Name of the option.
@@ -164,7 +164,7 @@ pub enum Error {
         "there is no topic {name:?}: check its name; an append makes it, and so does whoever asks for a new one"
     )]
     UnknownTopic {
-        /// As asked for.
+        /// Name that was asked for.
         name: String,
     },
     /// A log of that id exists and is another one.

@@ -1,5 +1,5 @@
 //! The storage engine of Walrus: it stores batches of many logs durably in shared files, and finds them again. It
-//! knows no network, no cluster, no async runtime. Start at [`Store`]; [`Walrus`] is the same by topic names.
+//! knows no network, no cluster, no async runtime. Start at [`Store`]; [`Walrus`] puts topics with names on top of it.
 
 #![allow(
     clippy::cast_possible_truncation,

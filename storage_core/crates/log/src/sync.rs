@@ -1,6 +1,6 @@
-//! What threads share and wait with: locks, atomics and threads of the standard library. With the feature `schedules` the
-//! same names are those of a scheduler that decides who runs next at each of their uses, and time goes on only when
-//! somebody looks at it or waits: `walrus-trials` runs the store in thousands of orders of its threads.
+//! The locks, atomics and threads of the crate, which are those of the standard library. With the feature `schedules` the
+//! same names are those of a scheduler, which decides at each of their uses who runs next; time then goes on only when
+//! somebody looks at it or waits. So `walrus-trials` runs the store in thousands of orders of its threads.
 //!
 //! A lock keeps all that it needs in itself. `parking_lot` keeps the threads that wait in a table of the process: a forked
 //! child inherits their entries, the stacks that these point into become those of its own threads, and now and then a

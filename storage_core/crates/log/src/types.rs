@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 pub use walrus_model::{Epoch, Offset};
 
-/// Identity of a log: a name can be deleted and used again, an id cannot.
+/// Identity of a log. The name of a deleted log can be used again, its id cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogId(pub Uuid);
 

@@ -1,25 +1,25 @@
-//! Builds uncompressed batches, one after the other, in the same memory.
+//! A builder of uncompressed batches, which builds one after the other in the same memory.
 
 use super::error::BatchError;
 use super::header::{HEADER_BYTES, NewBatch, ProducerRef, write_header};
 use super::record::NewRecord;
 use super::view::Batch;
 
-/// What the length field of a batch can say, less the header.
+/// Limit on the bytes of the records of a batch, a little below what its length field can count.
 const RECORDS_BYTES_MAX: usize = i32::MAX as usize - HEADER_BYTES;
 
 /// Collects records and builds a batch of them. Its memory is reused: pushing a record allocates nothing once the
 /// builder has seen a batch of that size.
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
-    /// Room for the header, and the records, encoded; empty as long as there are none.
+    /// Room for the header, and the encoded records behind it; empty as long as there are none.
     batch: Vec<u8>,
     count: u32,
     /// Timestamp of the first record.
     base_timestamp: i64,
     max_timestamp: i64,
     producer: Option<ProducerRef>,
-    /// A record did not fit: what was pushed from then on is not there, so `build` must refuse.
+    /// Whether a record did not fit. It and those pushed after it are left out, so `build` must refuse.
     too_large: bool,
 }
 
@@ -29,13 +29,13 @@ impl BatchBuilder {
         Self::default()
     }
 
-    /// Says who produces the batch that is being built.
+    /// Sets the producer of the batch that is being built.
     pub fn producer(&mut self, producer: ProducerRef) -> &mut Self {
         self.producer = Some(producer);
         self
     }
 
-    /// Adds a record. More than a batch can hold is reported by [`BatchBuilder::build`].
+    /// Adds a record; `timestamp_ms` counts from the epoch. If a batch cannot hold it, [`BatchBuilder::build`] fails.
     pub fn push(
         &mut self,
         key: Option<&[u8]>,
@@ -67,7 +67,7 @@ impl BatchBuilder {
         self
     }
 
-    /// Number of records pushed.
+    /// Number of records that the batch holds so far.
     pub fn record_count(&self) -> u32 {
         self.count
     }
@@ -77,8 +77,10 @@ impl BatchBuilder {
         self.batch.len().max(HEADER_BYTES)
     }
 
-    /// Appends the batch to `out`: base offset 0, leader epoch -1. The builder is empty again, its producer included,
-    /// also after an error: `InvalidCount` where nothing was pushed, `TooLarge`, `InvalidProducer`.
+    /// Appends the batch to `out`, with base offset 0 and leader epoch -1. Afterwards the builder is empty and has no
+    /// producer, also after an error.
+    ///
+    /// Errors: `InvalidCount` if nothing was pushed; `TooLarge` if not all records fit; `InvalidProducer`.
     pub fn build(&mut self, out: &mut Vec<u8>) -> Result<(), BatchError> {
         let built = self.finish();
         if built.is_ok() {
@@ -88,8 +90,8 @@ impl BatchBuilder {
         built
     }
 
-    /// As [`BatchBuilder::build`] into emptied memory, and gives the batch. Nothing is copied, the builder goes on in the
-    /// memory that `out` had; the checksum was just made and is not computed again.
+    /// Builds the batch like [`BatchBuilder::build`], but replaces the contents of `out` with it, and returns it. Nothing
+    /// is copied: the builder goes on in the memory that `out` had. The checksum is not computed a second time.
     pub fn build_in<'a>(&mut self, out: &'a mut Vec<u8>) -> Result<Batch<'a>, BatchError> {
         let built = self.finish();
         if built.is_ok() {
@@ -99,7 +101,7 @@ impl BatchBuilder {
         built.map(|()| Batch::just_built(out))
     }
 
-    /// Forgets what was pushed.
+    /// Empties the builder, whose memory stays, and forgets the producer.
     pub fn clear(&mut self) {
         self.batch.clear();
         self.count = 0;
@@ -107,7 +109,7 @@ impl BatchBuilder {
         self.too_large = false;
     }
 
-    /// Fills the header.
+    /// Checks the batch and fills its header.
     fn finish(&mut self) -> Result<(), BatchError> {
         if self.too_large {
             return Err(BatchError::TooLarge);

@@ -1,24 +1,25 @@
-//! The records of compressed batches: gzip, snappy (as one block, or in the frame that Java's clients write), lz4
-//! (frame) and zstd, as Kafka numbers them.
+//! The codecs of the records of a batch, as Kafka numbers them: gzip, snappy (as one block, or in the frame that Java's
+//! clients write), lz4 (frame) and zstd.
 //!
-//! What is opened grows with what comes out of the stream. Nobody is asked how large it will be, so there is a limit to
-//! the bytes and none to the ratio.
+//! The memory of decompressed records grows with what comes out of the stream; a snappy block, which claims its size,
+//! gets no more than its bytes can hold. So there is a limit to the bytes and none to the ratio.
 
 use std::io::{Read, Write};
 
 use super::error::BatchError;
 
-/// Most bytes that the records of one batch may have, opened.
+/// Limit on the bytes of the decompressed records of one batch.
 pub const OPENED_BYTES_MAX: usize = 256 << 20;
 
-/// In front of the blocks of Java's frame: magic, version and the version that readers need, both of 32 bits.
+/// Magic of the frame in which Java's clients write snappy blocks.
 const JAVA_FRAME: &[u8] = b"\x82SNAPPY\0";
+/// Size of that frame's header: the magic, its version, and the version that readers need, both of 32 bits.
 const JAVA_FRAME_BYTES: usize = 16;
-/// The densest element of a snappy block is a copy of 64 bytes in 3.
+/// Bound on the ratio of a snappy block, whose densest element is a copy of 64 bytes in 3.
 const SNAPPY_RATIO_MAX: usize = 22;
 
-/// Opens the records of a batch of a codec that is not "none".
-pub(super) fn open(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
+/// Decompresses records; the codec must not be "none".
+pub(super) fn decompress(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     match codec {
         1 => read_all(codec, flate2::bufread::MultiGzDecoder::new(bytes)),
         2 => snappy(bytes),
@@ -31,9 +32,8 @@ pub(super) fn open(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     }
 }
 
-/// Compresses records with a codec that is not "none", with the codec's usual effort: the other way of [`open`]. Snappy
-/// becomes one block.
-pub(super) fn close(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
+/// Compresses records with the codec's usual effort; the codec must not be "none". Snappy becomes one block.
+pub(super) fn compress(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     let failed = |problem: &dyn std::fmt::Display| BatchError::Unclosed {
         codec: name(codec),
         reason: problem.to_string(),
@@ -54,7 +54,7 @@ pub(super) fn close(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     }
 }
 
-/// What people call a codec.
+/// Name of a codec.
 pub(super) fn name(codec: u8) -> &'static str {
     ["none", "gzip", "snappy", "lz4", "zstd"].get(usize::from(codec)).copied().unwrap_or("an unknown one")
 }
@@ -66,7 +66,7 @@ fn read_all(codec: u8, stream: impl Read) -> Result<Vec<u8>, BatchError> {
     if opened.len() > OPENED_BYTES_MAX { Err(too_large(codec)) } else { Ok(opened) }
 }
 
-/// Blocks of snappy say how large they are: that much is taken only where their bytes can hold it.
+/// Decompresses one snappy block, or Java's frame of several.
 fn snappy(bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     let mut opened = Vec::new();
     if !bytes.starts_with(JAVA_FRAME) {
@@ -75,7 +75,7 @@ fn snappy(bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     }
     let mut rest = bytes.get(JAVA_FRAME_BYTES..).ok_or_else(|| damaged(2, &"its frame is cut off"))?;
     while !rest.is_empty() {
-        // Streams that were written one after the other each have their own frame.
+        // Each of several streams that were written one after the other has its own frame.
         if rest.starts_with(JAVA_FRAME) {
             rest = rest.get(JAVA_FRAME_BYTES..).ok_or_else(|| damaged(2, &"its frame is cut off"))?;
             continue;
@@ -90,6 +90,8 @@ fn snappy(bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     Ok(opened)
 }
 
+/// Decompresses one snappy block. A block claims its decompressed size; that much memory is taken only if the bytes of the
+/// block can hold it.
 fn snappy_block(block: &[u8], opened: &mut Vec<u8>) -> Result<(), BatchError> {
     let said = snap::raw::decompress_len(block).map_err(|problem| damaged(2, &problem))?;
     if said > OPENED_BYTES_MAX - opened.len() {
@@ -117,19 +119,19 @@ mod tests {
     use super::*;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
-        close(1, bytes).unwrap()
+        compress(1, bytes).unwrap()
     }
 
     fn snappy_of(bytes: &[u8]) -> Vec<u8> {
-        close(2, bytes).unwrap()
+        compress(2, bytes).unwrap()
     }
 
     fn lz4(bytes: &[u8]) -> Vec<u8> {
-        close(3, bytes).unwrap()
+        compress(3, bytes).unwrap()
     }
 
     fn zstd_of(bytes: &[u8]) -> Vec<u8> {
-        close(4, bytes).unwrap()
+        compress(4, bytes).unwrap()
     }
 
     fn java_snappy(bytes: &[u8]) -> Vec<u8> {
@@ -153,7 +155,7 @@ mod tests {
     fn each_codec_gives_back_what_was_compressed() {
         for bytes in [Vec::new(), b"a".to_vec(), some_bytes()] {
             for (codec, encode) in ALL {
-                assert_eq!(open(codec, &encode(&bytes)).unwrap(), bytes, "{}", name(codec));
+                assert_eq!(decompress(codec, &encode(&bytes)).unwrap(), bytes, "{}", name(codec));
             }
         }
     }
@@ -162,7 +164,7 @@ mod tests {
     fn streams_one_after_the_other_are_one() {
         for (codec, encode) in [(1, gzip as Encode), (2, java_snappy), (4, zstd_of)] {
             let twice = [encode(b"one, "), encode(b"two")].concat();
-            assert_eq!(open(codec, &twice).unwrap(), b"one, two", "{}", name(codec));
+            assert_eq!(decompress(codec, &twice).unwrap(), b"one, two", "{}", name(codec));
         }
     }
 
@@ -170,7 +172,7 @@ mod tests {
     fn what_a_java_client_writes_can_be_opened() {
         // `SnappyOutputStream` of snappy-java around "walrus walrus walrus".
         let framed = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01\0\0\0\x0c\x14\x18walrus \x32\x07\0";
-        assert_eq!(open(2, framed).unwrap(), b"walrus walrus walrus");
+        assert_eq!(decompress(2, framed).unwrap(), b"walrus walrus walrus");
     }
 
     #[test]
@@ -179,10 +181,10 @@ mod tests {
         for (codec, encode) in [(1, gzip as Encode), (4, zstd_of)] {
             let compressed = encode(&most);
             assert!(most.len() / compressed.len() > 200);
-            assert_eq!(open(codec, &compressed).unwrap().len(), most.len());
+            assert_eq!(decompress(codec, &compressed).unwrap().len(), most.len());
             let bytes_max = OPENED_BYTES_MAX as u64;
             let too_large = BatchError::OpenedTooLarge { codec: name(codec), bytes_max };
-            assert_eq!(open(codec, &encode(&more)), Err(too_large));
+            assert_eq!(decompress(codec, &encode(&more)), Err(too_large));
         }
     }
 
@@ -191,13 +193,13 @@ mod tests {
         for (codec, encode) in ALL {
             let whole = encode(&some_bytes());
             let cut = &whole[..whole.len() / 2];
-            match open(codec, cut) {
+            match decompress(codec, cut) {
                 Err(BatchError::Unopened { codec: said, .. }) => assert_eq!(said, name(codec)),
                 // lz4 ends as well between two blocks; the records then are too few.
                 Ok(opened) => assert!(codec == 3 && opened.len() < some_bytes().len()),
                 Err(other) => panic!("{other}"),
             }
-            assert!(open(codec, b"no such stream").is_err(), "{}", name(codec));
+            assert!(decompress(codec, b"no such stream").is_err(), "{}", name(codec));
         }
     }
 
@@ -205,7 +207,7 @@ mod tests {
     fn a_block_that_says_more_than_it_can_hold_takes_no_memory() {
         let mut block = vec![0xff, 0xff, 0xff, 0x7f]; // 256 MiB - 1
         block.extend_from_slice(&[0; 100]);
-        let problem = open(2, &block).unwrap_err().to_string();
+        let problem = decompress(2, &block).unwrap_err().to_string();
         assert!(problem.contains("cannot hold"), "{problem}");
     }
 }

@@ -1,19 +1,20 @@
-//! Batches with records taken out: what is left keeps its offsets, and the batch those of all it had.
+//! Batches from which a compaction takes records out. The records that are left keep their offsets, and the batch still
+//! covers the offsets of all records that it had.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::error::BatchError;
-use super::header::{HEADER_BYTES, NewBatch, seal, set_codec, write_header, write_offsets};
+use super::header::{HEADER_BYTES, NewBatch, set_codec, update_header, write_header, write_offsets};
 use super::record::Record;
 use super::view::Batch;
 
-/// Appends the batch to `out` with those of its records only that `keep` says; gives how many went. Nothing is appended where
-/// nothing would be left, unless it tells what its producer did. A compressed batch is opened and compressed again with its
-/// codec.
+/// Appends the batch to `out` with only those of its records for which `keep` is true, and returns how many were taken
+/// out. If no record is left, nothing is appended, unless the batch has a producer, whose sequences it still tells. A
+/// compressed batch is decompressed, and compressed again with its codec.
 ///
-/// `None`: the batch stays as it is, whatever `keep` says. Its records cannot be read to their end, or what is left of them
-/// is longer than it was: an encoder with more patience than ours made it.
+/// `None` means that the batch was appended as it is, because its records cannot be read to their end, or because the
+/// rest of them is longer than all of them were: an encoder with more patience than ours had compressed them.
 pub(crate) fn retain_records(
     batch: &Batch<'_>,
     out: &mut Vec<u8>,
@@ -24,7 +25,7 @@ pub(crate) fn retain_records(
     left.map(|(_, gone)| gone)
 }
 
-/// What is left of a batch, and how many records go.
+/// The batch with only the records for which `keep` is true, and the number of the others.
 fn retained<'a>(
     batch: &Batch<'a>,
     mut keep: impl FnMut(&Record<'_>) -> bool,
@@ -51,12 +52,12 @@ fn retained<'a>(
     }
     let codec = batch.header().codec();
     set_codec(&mut left, 0);
-    seal(&mut left, kept)?;
+    update_header(&mut left, kept)?;
     let left = if codec == 0 { left } else { Batch::just_built(&left).compressed(codec)? };
     Ok((Cow::Owned(left), gone))
 }
 
-/// Appends batches without records that take these offsets. Their epoch is 0, until they get another or a mark.
+/// Appends batches without records that cover these offsets. Their epoch is 0, until they get another or a mark.
 pub(crate) fn write_gap(offsets: Range<u64>, out: &mut Vec<u8>) {
     let mut base = offsets.start;
     while base < offsets.end {
@@ -65,7 +66,7 @@ pub(crate) fn write_gap(offsets: Range<u64>, out: &mut Vec<u8>) {
         out.resize(start + HEADER_BYTES, 0);
         let new = NewBatch { records: count, base_timestamp: -1, max_timestamp: -1, producer: None };
         write_header(&mut out[start..], &new);
-        seal(&mut out[start..], 0).expect("a header alone is short");
+        update_header(&mut out[start..], 0).expect("a header alone is short");
         write_offsets(&mut out[start..], base, 0);
         base += u64::from(count);
     }

@@ -1,39 +1,39 @@
-//! What can be wrong with the bytes of a batch.
+//! The errors of the bytes of a batch.
 
-/// Why bytes are not a batch that may be stored, or why its records cannot be read.
+/// Reason why bytes are not a batch that may be stored, or why its records cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// The bytes end before the batch does.
     #[error("batch is cut off: it needs {needed} bytes, {available} are there")]
     Truncated {
-        /// Bytes of the batch, or of its header where that is not whole.
+        /// Bytes of the batch, or of its header if not even that is whole.
         needed: u64,
         /// Bytes that were given.
         available: u64,
     },
-    /// Not version 2 of the format.
+    /// The batch is not in version 2 of the format.
     #[error("batch has magic {found}; only 2 is stored: produce with a client that speaks message format v2")]
     UnsupportedMagic {
-        /// The byte that was there.
+        /// Magic byte of the batch.
         found: i8,
     },
     /// The length field is smaller than a header.
     #[error("batch length {length} is less than the {least} bytes of an empty batch")]
     InvalidLength {
-        /// The field.
+        /// Value of the length field.
         length: i32,
-        /// Its least value.
+        /// Least value of the length field.
         least: i32,
     },
-    /// The checksum says that the bytes changed.
+    /// The bytes do not have the checksum that the batch names.
     #[error("batch checksum is {stored:#010x}, its bytes have {computed:#010x}")]
     ChecksumMismatch {
-        /// In the batch.
+        /// Checksum in the batch.
         stored: u32,
         /// Checksum of the batch's bytes.
         computed: u32,
     },
-    /// The number of records is not positive, differs from the offsets that they take, or cannot fit.
+    /// The number of records is negative, does not agree with the batch's offsets or bytes, or is zero in a builder.
     #[error("batch of {bytes} bytes says {records} records and a last offset delta of {last_offset_delta}")]
     InvalidCount {
         /// Number of records in the header.
@@ -51,16 +51,16 @@ pub enum BatchError {
         /// Last offset delta in the header.
         last_offset_delta: i32,
     },
-    /// A codec that Kafka does not have.
+    /// The batch names a codec that Kafka does not have.
     #[error("batch is compressed with codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd")]
     UnknownCodec {
-        /// The lowest three bits of the attributes.
+        /// Number of the codec.
         codec: u8,
     },
-    /// Control batches are written by brokers, never by clients.
+    /// The batch is a control batch, which only brokers write, never clients.
     #[error("control batches are not accepted")]
     Control,
-    /// A producer id without an epoch or a sequence.
+    /// The batch has a producer id without an epoch or a sequence.
     #[error(
         "producer {id} needs an epoch and a sequence that are not negative, got {epoch} and {base_sequence}"
     )]
@@ -72,7 +72,7 @@ pub enum BatchError {
         /// Sequence of the first record.
         base_sequence: i32,
     },
-    /// The records were asked for without opening the batch.
+    /// The records of a compressed batch were asked for, but it was not opened.
     #[error("records are compressed with {codec}: the batch has to be opened first")]
     Compressed {
         /// Name of the codec.
@@ -83,7 +83,7 @@ pub enum BatchError {
     Unopened {
         /// Name of the codec.
         codec: &'static str,
-        /// What the codec says.
+        /// Message of the codec.
         reason: String,
     },
     /// The records cannot be compressed.
@@ -91,15 +91,15 @@ pub enum BatchError {
     Unclosed {
         /// Name of the codec.
         codec: &'static str,
-        /// What the codec says.
+        /// Message of the codec.
         reason: String,
     },
-    /// The records are too large, opened.
+    /// The decompressed records are too large.
     #[error("records that are compressed with {codec} have more than {bytes_max} bytes, opened")]
     OpenedTooLarge {
         /// Name of the codec.
         codec: &'static str,
-        /// Most bytes.
+        /// Limit on the decompressed bytes.
         bytes_max: u64,
     },
     /// A record breaks the format.
@@ -107,10 +107,10 @@ pub enum BatchError {
     InvalidRecord {
         /// Place of the record in its batch, from 0.
         index: u32,
-        /// What is wrong.
+        /// Rule that the record breaks.
         reason: &'static str,
     },
-    /// More than a batch can say.
+    /// One batch cannot hold the records.
     #[error("records do not fit into one batch: at most 2^31 - 1 bytes and records; build several batches")]
     TooLarge,
 }

@@ -2,19 +2,19 @@
 
 use super::error::BatchError;
 
-/// Size of the header: everything in front of the records.
+/// Size of the header, which is everything in front of the records.
 pub const HEADER_BYTES: usize = 61;
 
-/// Bytes that the length field does not count: base offset and itself.
+/// End of the length field, which does not count the bytes up to here: base offset and itself.
 const LENGTH_END: usize = 12;
-/// What [`write_offsets`] patches lies in front of it.
+/// End of the fields that [`write_offsets`] patches.
 pub(crate) const OFFSETS_END: usize = 16;
 /// The length field of a batch without a record.
 const LENGTH_MIN: i32 = 49;
-/// First byte under the checksum. What is in front of it (base offset, leader epoch) a broker may patch.
+/// Position of the first byte under the checksum. A broker may patch base offset and leader epoch in front of it.
 pub(super) const CHECKED_FROM: usize = 21;
 
-/// The codec is in the lowest bits of the last byte in front of it.
+/// End of the attributes, whose last byte has the codec in its lowest bits.
 const ATTRIBUTES_END: usize = 23;
 
 const MAGIC: i8 = 2;
@@ -29,40 +29,40 @@ const CONTROL: i16 = 1 << 5;
 pub struct BatchHeader {
     /// Offset of the first record.
     pub base_offset: u64,
-    /// Bytes behind the length field: `size_bytes() - 12`. At least 49.
+    /// Number of bytes behind the length field, `size_bytes() - 12`; at least 49.
     length: u32,
     /// Epoch of the leader that assigned the offsets; -1 as clients send it.
     pub leader_epoch: i32,
-    /// CRC-32C of everything behind it.
+    /// CRC-32C of the bytes behind this field.
     pub crc: u32,
-    /// Flags; asked through the methods.
+    /// Codec and flags, which the methods take apart.
     attributes: i16,
     /// Last offset of the batch minus `base_offset`; never negative, `base_offset + last_offset_delta < 2^63 - 1`.
     pub last_offset_delta: u32,
-    /// How many records are there: as many as it has offsets, or fewer once it was compacted.
+    /// Number of records in the batch: as many as it has offsets, or fewer once it was compacted.
     records: u32,
     /// Timestamp that the records' deltas count from, milliseconds since the epoch.
     pub base_timestamp: i64,
-    /// Greatest timestamp of the records.
+    /// Greatest timestamp of the records, milliseconds since the epoch.
     pub max_timestamp: i64,
-    /// Who produced it, if the producer is idempotent.
+    /// The producer of the batch, if it is idempotent.
     pub producer: Option<ProducerRef>,
 }
 
 /// An idempotent producer, and where in its order a batch stands (KIP-98). No field is negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProducerRef {
-    /// Given by the cluster.
+    /// Id of the producer, which the cluster gives.
     pub id: i64,
-    /// A lower one is fenced.
+    /// Epoch of the producer's instance; instances with a lower one are fenced.
     pub epoch: i16,
-    /// Sequence of the first record; wraps at 2^31.
+    /// Sequence of the first record; sequences wrap at 2^31.
     pub base_sequence: i32,
 }
 
 impl BatchHeader {
-    /// Reads the header at the front of `bytes`: for walking batches whose checksum was verified before. Of the
-    /// records nothing needs to be there.
+    /// Reads the header at the front of `bytes`, without the checksum: for walks over batches that were verified before.
+    /// The records need not be there.
     pub fn peek(bytes: &[u8]) -> Result<Self, BatchError> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(BatchError::Truncated { needed: HEADER_BYTES as u64, available: bytes.len() as u64 });
@@ -85,7 +85,7 @@ impl BatchHeader {
         }
         let last_offset_delta = i32::from_be_bytes(field(header, 23));
         let records = i32::from_be_bytes(field(header, 57));
-        // None is left of a compacted batch at the least, and then no byte either.
+        // A compaction may leave no record at all; then no byte is left of the records either.
         let fits =
             (0..i32::MAX).contains(&last_offset_delta) && (0..=last_offset_delta + 1).contains(&records);
         if !fits || (records == 0) != (length == LENGTH_MIN.cast_unsigned()) {
@@ -115,7 +115,7 @@ impl BatchHeader {
         })
     }
 
-    /// The length field: bytes behind it.
+    /// The length field, which is the number of bytes behind it.
     pub(crate) fn length(&self) -> u32 {
         self.length
     }
@@ -125,17 +125,17 @@ impl BatchHeader {
         LENGTH_END + self.length as usize
     }
 
-    /// How many records the batch was made with, and so how many offsets it has; at least one.
+    /// Number of records that the batch was made with, which is also its number of offsets; at least one.
     pub fn record_count(&self) -> u32 {
         self.last_offset_delta + 1
     }
 
-    /// How many records are there: fewer than it was made with once the batch was compacted, and then maybe none.
-    pub fn holds(&self) -> u32 {
+    /// Number of records that are left in the batch: fewer than it was made with once it was compacted, maybe none.
+    pub fn records_left(&self) -> u32 {
         self.records
     }
 
-    /// Whether a record is at each of its offsets: always, but where it was compacted.
+    /// Whether each offset of the batch has a record; only a compaction takes records out.
     pub fn is_dense(&self) -> bool {
         self.records == self.record_count()
     }
@@ -150,7 +150,7 @@ impl BatchHeader {
         (self.attributes & CODEC_MASK) as u8
     }
 
-    /// Whether `max_timestamp`, set by a broker, is the timestamp of every record.
+    /// Whether every record has the timestamp `max_timestamp`, which a broker has set.
     pub fn is_log_append_time(&self) -> bool {
         self.attributes & LOG_APPEND_TIME != 0
     }
@@ -162,7 +162,7 @@ impl BatchHeader {
 }
 
 impl ProducerRef {
-    /// Kafka's "no producer" is the id -1 (any negative one).
+    /// Checks the fields. `None` is Kafka's "no producer", which has the id -1 (or any negative one).
     fn checked(self) -> Result<Option<Self>, BatchError> {
         let Self { id, epoch, base_sequence } = self;
         if id < 0 {
@@ -175,7 +175,7 @@ impl ProducerRef {
     }
 }
 
-/// What a builder knows when it writes a header.
+/// The fields of a new header that depend on the records.
 pub(super) struct NewBatch {
     pub(super) records: u32,
     pub(super) base_timestamp: i64,
@@ -183,14 +183,15 @@ pub(super) struct NewBatch {
     pub(super) producer: Option<ProducerRef>,
 }
 
-/// Says with which codec the records of a batch are compressed.
+/// Sets the codec in the header of a batch.
 pub(super) fn set_codec(batch: &mut [u8], codec: u8) {
     let last = &mut batch[ATTRIBUTES_END - 1];
     *last = *last & !(CODEC_MASK as u8) | codec;
 }
 
-/// Makes length, number of records and checksum of a batch right that was changed. `TooLarge`: no length says it.
-pub(super) fn seal(batch: &mut [u8], records: u32) -> Result<(), BatchError> {
+/// Writes length, number of records and checksum of a changed batch into its header; `TooLarge` if its size does not fit
+/// into the length field.
+pub(super) fn update_header(batch: &mut [u8], records: u32) -> Result<(), BatchError> {
     let length = i32::try_from(batch.len() - LENGTH_END).map_err(|_| BatchError::TooLarge)?;
     batch[8..LENGTH_END].copy_from_slice(&length.to_be_bytes());
     batch[57..HEADER_BYTES].copy_from_slice(&records.to_be_bytes());
@@ -199,8 +200,8 @@ pub(super) fn seal(batch: &mut [u8], records: u32) -> Result<(), BatchError> {
     Ok(())
 }
 
-/// Fills the header in front of the records; `batch` is header and records, at most `i32::MAX` bytes behind the
-/// length field. Base offset 0 and leader epoch -1 wait for [`write_offsets`].
+/// Fills the header in front of the records, with base offset 0 and leader epoch -1 until [`write_offsets`]. `batch` is
+/// header and records, with at most `i32::MAX` bytes behind the length field.
 pub(super) fn write_header(batch: &mut [u8], new: &NewBatch) {
     let length = i32::try_from(batch.len() - LENGTH_END).expect("the builder refuses larger batches");
     let count = i32::try_from(new.records).expect("the builder refuses more records");
@@ -224,7 +225,8 @@ pub(super) fn write_header(batch: &mut [u8], new: &NewBatch) {
     batch[17..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());
 }
 
-/// Gives the batch at the front of `batch` its place in a log: patches the 12 bytes outside the checksum.
+/// Gives the batch at the front of `batch` its place in a log, by patching the 12 bytes of its base offset and leader
+/// epoch, which are not under its checksum.
 ///
 /// # Panics
 /// If `batch` is shorter than a header.
@@ -233,7 +235,7 @@ pub fn write_offsets(batch: &mut [u8], base_offset: u64, leader_epoch: u32) {
     batch[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
 }
 
-/// Gives the batch at the front of `batch` that epoch.
+/// Gives the batch at the front of `batch` this leader epoch.
 pub(crate) fn write_epoch(batch: &mut [u8], leader_epoch: u32) {
     batch[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
 }

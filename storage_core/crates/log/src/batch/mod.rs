@@ -1,7 +1,7 @@
-//! The unit of everything: the Kafka RecordBatch v2, bytes in and bytes out.
+//! The Kafka RecordBatch v2, which is the unit that logs store and exchange: bytes in and bytes out.
 //!
-//! Bytes that come from a network or a disk are hostile: every bound is checked, nothing panics, and no length that
-//! was only read is ever allocated. Offsets and epochs are plain numbers here, as on the wire.
+//! Bytes that come from a network or a disk are hostile: every bound is checked, nothing panics, and no memory is
+//! allocated just because a length field asks for it. Offsets and epochs are plain numbers here, as on the wire.
 //! Compressed batches are stored and passed on as they came; `codec` opens them for whoever reads their records.
 //! All integers of a batch are big-endian (Kafka protocol guide, "Record Batch"; KIP-98).
 

@@ -6,19 +6,19 @@ use super::error::BatchError;
 use super::header::BatchHeader;
 use super::varint;
 
-/// Six varints of one byte, and the attributes.
+/// Size of the smallest record: six varints of one byte, and the attributes.
 pub(super) const RECORD_BYTES_MIN: usize = 7;
 
 /// One record, borrowed from its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Place in the partition.
+    /// Offset of the record in its log.
     pub offset: u64,
-    /// Milliseconds since the epoch: the producer's, or the broker's where the batch says so.
+    /// Milliseconds since the epoch, by the producer's clock; by the broker's if the batch has log append time.
     pub timestamp_ms: i64,
-    /// Key; many have none.
+    /// Key, if the record has one.
     pub key: Option<&'a [u8]>,
-    /// Value; none is a tombstone.
+    /// Value; a record without one is a tombstone.
     pub value: Option<&'a [u8]>,
     /// Headers, in order.
     pub headers: Headers<'a>,
@@ -27,9 +27,9 @@ pub struct Record<'a> {
 /// One header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Key; keys may repeat.
+    /// Key of the header; several headers of a record may have the same.
     pub key: &'a str,
-    /// Value.
+    /// Value of the header, if it has one.
     pub value: Option<&'a [u8]>,
 }
 
@@ -41,7 +41,7 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    /// No headers.
+    /// The headers of a record that has none.
     pub const EMPTY: Headers<'static> = Headers { left: 0, bytes: &[] };
 
     /// Checks all of `bytes`: `count key_length key value_length value …`.
@@ -77,26 +77,26 @@ pub struct Records<'a> {
     rest: &'a [u8],
     base_offset: u64,
     base_timestamp: i64,
-    /// The broker's time, where it replaces the producer's.
+    /// Timestamp of all records, if the broker has set one in the place of the producer's.
     log_append_time: Option<i64>,
     last_offset_delta: u32,
     count: u32,
-    /// Records read; `count` also behind an error.
+    /// Number of records read; `count` after an error, which ends the walk.
     index: u32,
-    /// Offset deltas rise from record to record: the next one's is this or higher.
+    /// Least offset delta of the next record, since deltas rise from record to record.
     next_delta: u32,
     codec: u8,
 }
 
 impl BatchHeader {
-    /// Walks records that were opened, with [`Batch::open`](super::Batch::open) of the batch of this header.
+    /// Walks the records in bytes that [`Batch::open`](super::Batch::open) has returned for the batch of this header.
     pub fn records_in<'a>(&self, opened: &'a [u8]) -> Records<'a> {
         Records::new(self, opened, 0)
     }
 }
 
 impl<'a> Records<'a> {
-    /// `codec` is that of the bytes.
+    /// Walks the records in `bytes`, which are compressed with `codec`; if that is not "none", the walk is an error.
     pub(super) fn new(header: &BatchHeader, bytes: &'a [u8], codec: u8) -> Self {
         Self {
             rest: bytes,
@@ -104,7 +104,7 @@ impl<'a> Records<'a> {
             base_timestamp: header.base_timestamp,
             log_append_time: header.is_log_append_time().then_some(header.max_timestamp),
             last_offset_delta: header.last_offset_delta,
-            count: header.holds(),
+            count: header.records_left(),
             index: 0,
             next_delta: 0,
             codec,
@@ -137,7 +137,7 @@ impl<'a> Records<'a> {
         body.split_off_first().ok_or("attributes are cut off")?;
         let timestamp_delta = varint::read_i64(body).ok_or("timestamp delta is cut off")?;
         let offset_delta = varint::read_i32(body).ok_or("offset delta is cut off")?;
-        // Where no record is missing, that leaves one place for each.
+        // The records behind this one need an offset each. If no record is missing, each has only one possible delta.
         let delta_max = self.last_offset_delta - (self.count - 1 - self.index);
         let offset_delta = u32::try_from(offset_delta)
             .ok()
@@ -170,7 +170,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// What a record of a batch that is being built looks like; offset and timestamp are deltas.
+/// A record of a batch that is being built. Offset and timestamp are deltas to those of the batch.
 pub(super) struct NewRecord<'a> {
     pub(super) timestamp_delta: i64,
     pub(super) offset_delta: i32,
@@ -180,7 +180,7 @@ pub(super) struct NewRecord<'a> {
 }
 
 impl NewRecord<'_> {
-    /// Bytes behind the length field.
+    /// Value of the length field, which is the number of bytes behind it.
     pub(super) fn length(&self) -> usize {
         1 + varint::size(self.timestamp_delta)
             + varint::size(i64::from(self.offset_delta))
@@ -194,7 +194,7 @@ impl NewRecord<'_> {
                 .sum::<usize>()
     }
 
-    /// Appends the record; `length` is what [`NewRecord::length`] said, and fits.
+    /// Appends the record; `length` must be that of [`NewRecord::length`].
     pub(super) fn write(&self, out: &mut Vec<u8>, length: i32) {
         varint::write_i32(out, length);
         out.push(0);
@@ -218,7 +218,8 @@ fn read_header<'a>(bytes: &mut &'a [u8]) -> Result<Header<'a>, &'static str> {
     Ok(Header { key, value })
 }
 
-/// A length, -1 for none, and that many bytes. The outer `None`: cut off, or another negative length.
+/// Takes a length and that many bytes off the front; a length of -1 stands for no bytes, which is `Some(None)`. `None` if
+/// they are cut off, or the length is another negative number.
 #[inline]
 #[expect(clippy::option_option, reason = "absent in the format and absent in the bytes are two things")]
 fn read_bytes<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {

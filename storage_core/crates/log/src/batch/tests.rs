@@ -1,4 +1,5 @@
-//! The codec against a model, against hostile bytes, and against a batch written down byte by byte.
+//! Tests of the encoding of batches: against a model, against hostile bytes, and against a batch that is written down
+//! byte by byte.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -6,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A record as a person would hold it.
+/// A record as plain owned values, to compare with.
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     key: Option<Vec<u8>>,
@@ -61,7 +62,7 @@ fn producers() -> impl Strategy<Value = Option<ProducerRef>> {
     option::of(producer.prop_map(|(id, epoch, base_sequence)| ProducerRef { id, epoch, base_sequence }))
 }
 
-/// One record of every kind of field.
+/// A batch of two records in which every kind of field occurs.
 fn small_batch() -> Vec<u8> {
     let plain = Model { key: None, value: Some(b"hello".to_vec()), timestamp_ms: 1_000, headers: vec![] };
     let full = Model {
@@ -143,7 +144,7 @@ fn a_batch_cut_at_any_length_is_truncated() {
     }
 }
 
-/// Writes `bytes` at `position` and makes the checksum right again: what a wrong or hostile producer sends.
+/// A small batch with `bytes` written at `position` and the right checksum, as a wrong or hostile producer may send it.
 fn forged(position: usize, bytes: &[u8]) -> Vec<u8> {
     let mut batch = small_batch();
     batch[position..position + bytes.len()].copy_from_slice(bytes);
@@ -230,12 +231,12 @@ fn records_that_do_not_keep_their_batchs_word_are_found() {
         Err(BatchError::InvalidRecord { index, reason }) => (index, reason),
         other => panic!("{other:?}"),
     };
-    assert_eq!(reason(&forged(61, &[20])).0, 0); // shorter than its fields
-    assert_eq!(reason(&forged(61, &[24])).0, 0); // longer than its fields
+    assert_eq!(reason(&forged(61, &[20])).0, 0); // The length is shorter than the fields.
+    assert_eq!(reason(&forged(61, &[24])).0, 0); // The length is longer than the fields.
     assert_eq!(reason(&forged(61, &[1])), (0, "length is negative"));
     assert_eq!(reason(&forged(61, &[126])), (0, "length runs over the batch"));
     assert_eq!(reason(&forged(76, &[4])), (1, "offset delta is not the record's place in its batch"));
-    assert_eq!(reason(&forged(77, &[3])), (1, "key is cut off")); // a length of -2
+    assert_eq!(reason(&forged(77, &[3])), (1, "key is cut off")); // The key has a length of -2.
     assert_eq!(reason(&forged(80, &[1])), (1, "number of headers is negative"));
     assert_eq!(reason(&forged(81, &[1])), (1, "key of a header is missing or cut off"));
     assert_eq!(reason(&forged(82, &[0xff])), (1, "key of a header is not UTF-8"));
@@ -314,7 +315,7 @@ proptest! {
         prop_assert!(Batch::parse(&bytes).is_err());
     }
 
-    /// A hostile producer can make the checksum right: then the records are what must hold.
+    /// A hostile producer can make the checksum right; then only the walk over the records finds what is wrong.
     #[test]
     fn forged_records_give_as_many_records_as_promised_or_an_error(
         records in models(),
@@ -335,8 +336,8 @@ proptest! {
         if let Ok((batch, _)) = Batch::parse(&bytes) {
             let read = batch.records().map(|record| record.map(|record| record.headers.count())).collect::<Vec<_>>();
             let errors = read.iter().filter(|record| record.is_err()).count();
-            prop_assert!(errors <= 1 && read.len() <= batch.header().holds() as usize);
-            prop_assert!(errors == 1 || read.len() == batch.header().holds() as usize);
+            prop_assert!(errors <= 1 && read.len() <= batch.header().records_left() as usize);
+            prop_assert!(errors == 1 || read.len() == batch.header().records_left() as usize);
         }
     }
 }

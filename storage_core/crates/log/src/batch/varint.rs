@@ -1,4 +1,5 @@
-//! Zigzag varints of records: at most 5 bytes for 32 bits, 10 for 64. Longer ones and lost bits are refused.
+//! The zigzag varints of records: at most 5 bytes for 32 bits, 10 for 64. A varint that is longer, or has more bits than
+//! fit, is refused.
 
 /// Appends a 32-bit number.
 pub(super) fn write_i32(out: &mut Vec<u8>, value: i32) {
@@ -28,7 +29,7 @@ pub(super) fn read_i64(bytes: &mut &[u8]) -> Option<i64> {
     for (index, &byte) in bytes.iter().take(10).enumerate() {
         let bits = u64::from(byte & 0x7f);
         if index == 9 && bits > 1 {
-            return None; // only one bit is left for the tenth byte
+            return None; // Only one bit is left for the tenth byte.
         }
         value |= bits << (7 * index);
         if byte & 0x80 == 0 {
@@ -39,7 +40,7 @@ pub(super) fn read_i64(bytes: &mut &[u8]) -> Option<i64> {
     None
 }
 
-/// How many bytes [`write_i64`] appends.
+/// Number of bytes that [`write_i64`] appends for a value.
 pub(super) fn size(value: i64) -> usize {
     let bits = 64 - (zigzag(value) | 1).leading_zeros() as usize;
     bits.div_ceil(7)

@@ -1,4 +1,4 @@
-//! The whole batch, as it is stored and sent.
+//! A whole batch, as it is stored and sent.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,13 @@ use bytes::Bytes;
 use super::codec;
 use super::error::BatchError;
 use super::header::{
-    BatchHeader, CHECKED_FROM, HEADER_BYTES, OFFSETS_END, ProducerRef, seal, set_codec, write_offsets,
+    BatchHeader, CHECKED_FROM, HEADER_BYTES, OFFSETS_END, ProducerRef, set_codec, update_header,
+    write_offsets,
 };
 use super::record::{RECORD_BYTES_MIN, Records};
 use crate::seeded;
 
-/// A whole batch, borrowed: its checksum was verified, its header holds.
+/// A whole batch, borrowed. Its checksum was verified, and its header keeps the rules of the format.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     header: BatchHeader,
@@ -20,8 +21,8 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Takes one batch off the front of `bytes` and verifies it (Kafka's LogValidator rules, but for those of a
-    /// topic's config); gives it and the bytes behind it. Reads every byte once; records are not walked.
+    /// Takes one batch off the front of `bytes` and verifies it (Kafka's LogValidator rules, without those of a topic's
+    /// config); returns it and the bytes behind it. Every byte of the batch is read once; records are not walked.
     pub fn parse(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), BatchError> {
         let header = BatchHeader::peek(bytes)?;
         let Some((batch, rest)) = bytes.split_at_checked(header.size_bytes()) else {
@@ -35,9 +36,9 @@ impl<'a> Batch<'a> {
             return Err(BatchError::ChecksumMismatch { stored: header.crc, computed });
         }
         let records_max = (batch.len() - HEADER_BYTES) / RECORD_BYTES_MIN;
-        if header.codec() == 0 && header.holds() as usize > records_max {
+        if header.codec() == 0 && header.records_left() as usize > records_max {
             return Err(BatchError::InvalidCount {
-                records: header.holds().cast_signed(),
+                records: header.records_left().cast_signed(),
                 last_offset_delta: header.last_offset_delta.cast_signed(),
                 bytes: batch.len() as u64,
             });
@@ -45,7 +46,7 @@ impl<'a> Batch<'a> {
         Ok((Self { header, bytes: batch }, rest))
     }
 
-    /// A batch whose header was written in this process right now.
+    /// Takes a batch that this process has just built, and does not verify it.
     pub(super) fn just_built(bytes: &'a [u8]) -> Self {
         Self { header: BatchHeader::peek(bytes).expect("a builder writes what can be read"), bytes }
     }
@@ -65,7 +66,7 @@ impl<'a> Batch<'a> {
         self.header.end_offset()
     }
 
-    /// How many records the batch was made with, and so how many offsets it has; at least one.
+    /// Number of records that the batch was made with, which is also its number of offsets; at least one.
     pub fn record_count(&self) -> u32 {
         self.header.record_count()
     }
@@ -80,17 +81,17 @@ impl<'a> Batch<'a> {
         self.header.max_timestamp
     }
 
-    /// Who produced it, if the producer is idempotent.
+    /// The producer of the batch, if it is idempotent.
     pub fn producer(&self) -> Option<ProducerRef> {
         self.header.producer
     }
 
-    /// Whether the records are compressed: then they have to be opened.
+    /// Whether the records are compressed; then they are read through [`Batch::open`].
     pub fn is_compressed(&self) -> bool {
         self.header.codec() != 0
     }
 
-    /// What people call the codec of the records: "none" where they are not compressed.
+    /// Name of the codec of the records; "none" if they are not compressed.
     pub fn codec_name(&self) -> &'static str {
         codec::name(self.header.codec())
     }
@@ -100,34 +101,37 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
-    /// The first bytes of the batch as it is written elsewhere: with that base offset, and that in the four bytes of its
-    /// leader epoch.
+    /// The first bytes of the batch as it is written elsewhere, with another base offset and with `leader_epoch` in the
+    /// four bytes of its leader epoch.
     pub(crate) fn front_with(&self, base_offset: u64, leader_epoch: u32) -> [u8; OFFSETS_END] {
         let mut front = *self.bytes.first_chunk().expect("a parsed batch is longer");
         write_offsets(&mut front, base_offset, leader_epoch);
         front
     }
 
-    /// Walks the records. A batch whose checksum is right can still hold records that break the format (its producer
-    /// wrote them so): the walk ends at the first with an error. So does, at once, that of a compressed batch: see
-    /// [`Batch::open`].
+    /// Walks the records. Also a batch with the right checksum can hold records that break the format, because its
+    /// producer wrote them so; the walk ends at the first of them, with an error. The walk of a compressed batch ends
+    /// with an error at once: its records are walked by [`BatchHeader::records_in`] of what [`Batch::open`] returns.
     pub fn records(&self) -> Records<'a> {
         Records::new(&self.header, &self.bytes[HEADER_BYTES..], self.header.codec())
     }
 
-    /// The bytes of the records: those of the batch, or memory of their own, at most [`OPENED_BYTES_MAX`], where it is
-    /// compressed. Takes as long as the codec needs.
+    /// The bytes of the records, decompressed. Those of an uncompressed batch are borrowed; those of a compressed one
+    /// take memory of their own, at most [`OPENED_BYTES_MAX`].
+    ///
+    /// Errors: `Unopened` if the records are no stream of their codec, `OpenedTooLarge` if they exceed that limit.
     ///
     /// [`OPENED_BYTES_MAX`]: super::OPENED_BYTES_MAX
     pub fn open(&self) -> Result<Cow<'a, [u8]>, BatchError> {
         let records = &self.bytes[HEADER_BYTES..];
         match self.header.codec() {
             0 => Ok(Cow::Borrowed(records)),
-            codec => codec::open(codec, records).map(Cow::Owned),
+            codec => codec::decompress(codec, records).map(Cow::Owned),
         }
     }
 
-    /// The same, as memory that can be shared; `stored` is what the batch was parsed from.
+    /// The bytes of the records, decompressed, as memory that can be shared; `stored` must hold the bytes that the batch
+    /// was parsed from. Errors are those of [`Batch::open`].
     pub fn open_shared(&self, stored: &Bytes) -> Result<Bytes, BatchError> {
         Ok(match self.open()? {
             Cow::Borrowed(records) => stored.slice_ref(records),
@@ -135,38 +139,38 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The same batch with its records compressed, as Kafka numbers codecs: 0 is none. Offsets, timestamps and producer
-    /// stay. A batch without records is left uncompressed.
+    /// Makes the same batch with its records compressed, by Kafka's number of a codec; 0 is none. Offsets, timestamps and
+    /// producer stay. A batch without records is left uncompressed.
     ///
-    /// Errors: those of [`Batch::open`]; `UnknownCodec`; `TooLarge` where the records do not become shorter and no batch can
-    /// hold them.
+    /// Errors: those of [`Batch::open`]; `UnknownCodec`; `Unclosed` if the codec fails; `TooLarge` if no batch can hold
+    /// the result.
     pub fn compressed(&self, codec: u8) -> Result<Vec<u8>, BatchError> {
         let opened = self.open()?;
-        let codec = if self.header.holds() == 0 { 0 } else { codec };
+        let codec = if self.header.records_left() == 0 { 0 } else { codec };
         let records = match codec {
             0 => opened,
-            codec => codec::close(codec, &opened)?.into(),
+            codec => codec::compress(codec, &opened)?.into(),
         };
         let mut batch = [&self.bytes[..HEADER_BYTES], &records].concat();
         set_codec(&mut batch, codec);
-        seal(&mut batch, self.header.holds())?;
+        update_header(&mut batch, self.header.records_left())?;
         Ok(batch)
     }
 
-    /// That a record is at each offset, as nobody but a compaction may have it otherwise.
+    /// Checks that each offset of the batch has a record; only a compaction may take records out.
     pub fn check_dense(&self) -> Result<(), BatchError> {
         if self.header.is_dense() {
             return Ok(());
         }
         Err(BatchError::InvalidCount {
-            records: self.header.holds().cast_signed(),
+            records: self.header.records_left().cast_signed(),
             last_offset_delta: self.last_offset_delta().cast_signed(),
             bytes: self.bytes.len() as u64,
         })
     }
 
-    /// Walks every record, and so proves that [`Batch::records`] gives `record_count` records and that the greatest
-    /// timestamp is the header's. For batches of unknown producers; a compressed batch passes unopened.
+    /// Walks every record, and so proves that [`Batch::records`] gives `record_count` records and that their greatest
+    /// timestamp is the header's. It is made for batches of unknown producers; a compressed batch passes unopened.
     pub fn verify_records(&self) -> Result<(), BatchError> {
         self.check_dense()?;
         if self.is_compressed() {

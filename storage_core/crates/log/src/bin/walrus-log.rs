@@ -1,6 +1,6 @@
-//! `walrus-log inspect|verify|repair <directory> [--json]`: what lies in a store that nobody has open. The first two change
-//! nothing. Ends with 1 where something cannot be read, or an open would cut or move aside what may have been promised; with 2
-//! where the store cannot be opened at all.
+//! The command `walrus-log inspect|verify|repair <directory> [--json]`, which shows or repairs a store that nobody has
+//! open. `inspect` and `verify` change nothing. It ends with 1 if something cannot be read, or if an open would cut or
+//! move aside records that may have been promised; and with 2 if the store cannot be opened at all.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         _ => return usage(),
     };
     let [command @ ("inspect" | "verify" | "repair"), directory] = words[..] else { return usage() };
-    match look(command, directory, as_json) {
+    match run(command, directory, as_json) {
         Ok((text, is_damaged)) => {
             print!("{text}");
             ExitCode::from(u8::from(is_damaged))
@@ -30,9 +30,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to print, and whether something is lost; for a repair, whether something cannot be read even now or was promised by a
-/// journal that had to be made again.
-fn look(command: &str, directory: &str, as_json: bool) -> Result<(String, bool)> {
+/// Runs a command, and returns the text to print and whether something is lost. After a repair something is lost if it
+/// cannot be read even now, or if the journal that promised it had to be made again.
+fn run(command: &str, directory: &str, as_json: bool) -> Result<(String, bool)> {
     let (table, json, is_damaged) = match command {
         "inspect" => {
             let seen = inspect(directory)?;

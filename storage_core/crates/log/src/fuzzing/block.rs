@@ -1,5 +1,5 @@
-//! Any bytes as the data of a block: walked as they are, then as batches that were all stored there, then with one of these
-//! damaged. No walk takes a batch for another, skips a good one or goes on for ever, whatever lies there.
+//! Walks of any bytes as the data of a block: first as they are, then as batches that were all stored there, then with
+//! one of these damaged. No walk takes a batch for another, skips a good one or goes on for ever, whatever lies there.
 
 use std::io;
 use std::ops::Range;
@@ -13,27 +13,28 @@ use crate::format::mark::BlockKey;
 use crate::log::scan::{BatchesBehind, Bounds, Walk, Window, walk};
 use crate::page::PAGE_BYTES;
 
-/// What a batch's own checksum covers begins here; the checksum itself is in front of it.
+/// Position in a batch from which on its own checksum covers it; the checksum lies in front of it.
 const COVERED_AT: usize = 21;
 
-/// Where a batch was stored.
+/// Place of a batch that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Placed {
+struct BatchPlace {
     position: u64,
     base_offset: u64,
     end_offset: u64,
     begins_commit: bool,
 }
 
-/// How the walks go: the first bytes of an input.
+/// The choices of an input, which its first bytes make.
 struct Choices {
     base_offset: u64,
     known: u64,
     limit: u64,
-    /// Which byte of the data is damaged, and how.
+    /// Index of the byte of the data that is damaged, modulo its length.
     hit: u16,
+    /// Bits of that byte that are flipped.
     flip: u8,
-    /// Each bit: whether a batch begins a commit, again and again.
+    /// Whether each batch begins a commit, one bit for each of eight batches, and again from the first bit on.
     commits: u8,
 }
 
@@ -48,10 +49,10 @@ impl Choices {
     }
 }
 
-pub(super) fn walked(bytes: &[u8]) {
+pub(super) fn data(bytes: &[u8]) {
     let mut fields = Fields(bytes);
     let Some(choices) = Choices::read(&mut fields) else { return };
-    // What lies there cannot know the key of a block, and no input finds a mark of it.
+    // The key is made of the whole input, so that no input can hold marks of it.
     let key = BlockKey(checksum(bytes));
     let mut block = Memory([&[0; PAGE_BYTES as usize], fields.0].concat());
     let Choices { base_offset, known, limit, .. } = choices;
@@ -90,8 +91,8 @@ pub(super) fn walked(bytes: &[u8]) {
     assert_eq!(walked.fences, [(damaged.base_offset, damaged.end_offset)]);
 }
 
-/// Makes a chain of batches that were stored there of what looks like their headers.
-fn store(block: &mut [u8], key: BlockKey, choices: &Choices) -> Vec<Placed> {
+/// Turns the bytes into a chain of stored batches, for as long as they look like headers of batches.
+fn store(block: &mut [u8], key: BlockKey, choices: &Choices) -> Vec<BatchPlace> {
     let (mut position, mut base_offset) = (PAGE_BYTES as usize, choices.base_offset);
     let mut stored = Vec::new();
     while let Some(front) = block.get_mut(position..position + HEADER_BYTES) {
@@ -104,13 +105,13 @@ fn store(block: &mut [u8], key: BlockKey, choices: &Choices) -> Vec<Placed> {
         let begins_commit = choices.commits >> (stored.len() % 8) & 1 == 1;
         write_offsets(batch, base_offset, key.mark(position as u64, base_offset, &header, begins_commit));
         let end_offset = base_offset + u64::from(header.record_count());
-        stored.push(Placed { position: position as u64, base_offset, end_offset, begins_commit });
+        stored.push(BatchPlace { position: position as u64, base_offset, end_offset, begins_commit });
         (position, base_offset) = (position + header.size_bytes(), end_offset);
     }
     stored
 }
 
-fn offsets(stored: &[Placed]) -> Vec<(u64, u64)> {
+fn offsets(stored: &[BatchPlace]) -> Vec<(u64, u64)> {
     stored.iter().map(|batch| (batch.base_offset, batch.end_offset)).collect()
 }
 
@@ -118,7 +119,8 @@ fn window(block: &Memory, key: BlockKey) -> Window<'_> {
     Window::of_file(block, key, block.0.len() as u64)
 }
 
-/// Walks, and says which batches were seen: with what is fenced they are all offsets from the first to the end, once.
+/// Walks the block, and returns the offsets of the batches that were seen. Together with the fenced ranges they must be
+/// all offsets from the first to the end, each once.
 fn check(block: &Memory, key: BlockKey, bounds: Bounds) -> (Walk, Vec<(u64, u64)>) {
     let mut seen = Vec::new();
     let walked =
@@ -142,7 +144,7 @@ fn check(block: &Memory, key: BlockKey, bounds: Bounds) -> (Walk, Vec<(u64, u64)
     (walked, seen)
 }
 
-/// A file that is only read.
+/// A file in memory that is only read.
 struct Memory(Vec<u8>);
 
 impl DiskFile for Memory {

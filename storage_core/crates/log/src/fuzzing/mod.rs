@@ -1,5 +1,6 @@
-//! What the fuzz targets call, and what their corpus is replayed through: each decoder takes any bytes, first as they are, then
-//! with a checksum that is right, so that what lies behind it is reached. What is decoded and encoded again is the same.
+//! The entry points of the fuzz targets, through which a test replays their corpus too. Each decoder takes any bytes, first
+//! as they are, then with the right checksum, so that the code behind the checksum is reached. Values that are decoded
+//! and encoded again must stay the same.
 
 mod block;
 
@@ -11,7 +12,7 @@ use crate::format::{checksum, checksum_around};
 use crate::log::producers::ProducerTable;
 use crate::resources::journal::fuzzing as journal;
 
-/// A kind of bytes that come from disks and sockets.
+/// A decoder of bytes that come from disks and sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoder {
     /// A Kafka batch and its records.
@@ -26,15 +27,15 @@ pub enum Decoder {
     Journal,
     /// A journal from its header on.
     JournalHeader,
-    /// The file END, half of the bytes for each page.
+    /// The two pages of the file END, each of which gets half of the bytes.
     End,
-    /// What lies behind the header of a block, and how much of it is known: 10 bytes in front say that.
+    /// The data of a block behind its header, after 10 bytes that choose how it is walked.
     Block,
     /// A producer table, as footers and journals hold it.
     Producers,
 }
 
-/// All of them, by the name of their target.
+/// All decoders, by the name of their fuzz target.
 pub const DECODERS: [(&str, Decoder); 9] = [
     ("batch", Decoder::Batch),
     ("block_header", Decoder::BlockHeader),
@@ -48,7 +49,7 @@ pub const DECODERS: [(&str, Decoder); 9] = [
 ];
 
 impl Decoder {
-    /// Decodes; panics where an answer is impossible.
+    /// Decodes the bytes, and panics if a decoder gives a wrong answer.
     pub fn run(self, bytes: &[u8]) {
         match self {
             Self::Batch => batches(bytes),
@@ -61,7 +62,7 @@ impl Decoder {
                     block_header(&right);
                 }
             }
-            Self::Footer => footer_of(bytes),
+            Self::Footer => footer(bytes),
             Self::Manifest => {
                 with_checksum(
                     bytes,
@@ -73,13 +74,13 @@ impl Decoder {
             Self::Journal => journal::records(bytes),
             Self::JournalHeader => journal::header(bytes),
             Self::End => journal::end(bytes),
-            Self::Block => block::walked(bytes),
+            Self::Block => block::data(bytes),
             Self::Producers => producers(bytes),
         }
     }
 }
 
-/// Calls with the bytes, and with them where the checksum at a place is that of a range.
+/// Calls `decode` with the bytes, and again with the checksum of `range` written at `at`.
 fn with_checksum(bytes: &[u8], at: usize, range: std::ops::Range<usize>, decode: impl Fn(&[u8])) {
     decode(bytes);
     if let Some(covered) = bytes.get(range) {
@@ -113,7 +114,7 @@ fn parse_batch(bytes: &[u8]) {
     }
     let records: Vec<_> = batch.records().collect();
     if batch.verify_records().is_ok() && !batch.is_compressed() {
-        assert_eq!(records.len(), batch.header().holds() as usize);
+        assert_eq!(records.len(), batch.header().records_left() as usize);
         assert!(records.iter().all(Result::is_ok));
     }
 }
@@ -124,19 +125,19 @@ fn block_header(bytes: &[u8]) {
     }
 }
 
-fn footer_of(bytes: &[u8]) {
-    footer(bytes);
+fn footer(bytes: &[u8]) {
+    decode_footer(bytes);
     let Some(trailer) = bytes.len().checked_sub(TRAILER_BYTES as usize) else { return };
     let mut right = bytes.to_vec();
     let place = trailer + 12..trailer + 16;
     right[place.clone()].fill(0);
     let crc = checksum(&right);
     right[place].copy_from_slice(&crc.to_le_bytes());
-    footer(&right);
+    decode_footer(&right);
 }
 
-fn footer(bytes: &[u8]) {
-    // Never more than what is there.
+fn decode_footer(bytes: &[u8]) {
+    // The size is a field of 32 bits, whatever the page holds.
     if let Some(announced) = Footer::announced_bytes(bytes) {
         assert!(announced <= u64::from(u32::MAX));
     }
@@ -185,7 +186,7 @@ mod tests {
             for file in files {
                 let bytes = fs::read(file.unwrap().path()).unwrap();
                 decoder.run(&bytes);
-                // Cut off at places that the fuzzer would come to, too.
+                // The fuzzer would also come to inputs that are cut off.
                 (0..bytes.len()).step_by(bytes.len() / 16 + 1).for_each(|end| decoder.run(&bytes[..end]));
                 count += 1;
             }

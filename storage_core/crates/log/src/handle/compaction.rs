@@ -254,7 +254,7 @@ fn without_others(block: &Block, kept: &mut Survivors) -> Result<Option<(Vec<u8>
             Some(count) => gone += u64::from(count),
             None => kept.tombstones_stay = true,
         }
-        let is_gap = rest.is_empty() || (batch.header().holds() == 0 && batch.producer().is_none());
+        let is_gap = rest.is_empty() || (batch.header().records_left() == 0 && batch.producer().is_none());
         if !is_gap {
             write_gap(next..batch.base_offset(), &mut out);
             out.extend_from_slice(&rest);
