@@ -73,7 +73,7 @@ impl Marks {
             journal.write_end(false);
         }
         if journal.needs_tending() {
-            self.queues.chores.look_around();
+            self.queues.chores.ask_upkeep();
         }
     }
 

@@ -212,7 +212,7 @@ impl Member {
         };
         let (Some(at), Phase::Active, None) = (place, writer.phase, self.log.poisoned.get()) else {
             self.resources().blocks.free(&new.slots);
-            self.queues().chores.look_around();
+            self.queues().chores.ask_upkeep();
             return Ok(false);
         };
         let replaced = Record::LogCompacted {

@@ -93,7 +93,7 @@ impl Cursor {
         self.log.resources().assert_origin();
         let log = self.log.state();
         let mut place = self.place.state.lock();
-        let _standing = log.reshaping.read();
+        let _standing = log.layout.read();
         place.follow(log, &self.place.name);
         Offset(place.next)
     }
@@ -121,7 +121,7 @@ impl Cursor {
         self.log.resources().check_open()?;
         let log = self.log.state();
         let mut place = self.place.state.lock();
-        let standing = log.reshaping.read();
+        let standing = log.layout.read();
         let (start, end) = (self.log.start_offset(), self.log.durable_offset());
         if to < start || to > end {
             return Err(Error::OffsetOutOfRange { requested: to, start, end });
@@ -163,7 +163,7 @@ impl Cursor {
         let log = self.log.state();
         let mut place = self.place.state.lock();
         // A truncation moves the cursors that the journal knows: none may follow it with a place from before.
-        let standing = log.reshaping.read();
+        let standing = log.layout.read();
         place.follow(log, &self.place.name);
         if place.is_doubted && checkpoint && self.consistency == ReadConsistency::StrictlyAtOnce {
             return Err(Error::DoubtedCursor { name: self.place.name.clone(), at: Offset(place.next) });

@@ -113,7 +113,7 @@ impl Member {
                 Ok((slots, space)) => places.push(Place { slots, space }),
                 Err(error) => {
                     places.iter().for_each(|place| blocks.free(&place.slots));
-                    self.queues().chores.look_around();
+                    self.queues().chores.ask_upkeep();
                     return Err(error);
                 }
             }

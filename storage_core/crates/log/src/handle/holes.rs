@@ -20,14 +20,14 @@ use crate::types::Offset;
 impl Member {
     /// Counts the log anew, as [`crate::Log::recount`] says.
     pub(super) fn recount(&self) -> Result<Vec<(Offset, Offset)>> {
-        self.reshape(|writer| count(&self.log, self.queues(), writer))?;
+        self.between_appends(|writer| count(&self.log, self.queues(), writer))?;
         let fences = &self.log.directory.read().fences;
         Ok(fences.iter().map(|&(start, end)| (Offset(start), Offset(end))).collect())
     }
 
     /// Leaves offsets out, as [`crate::Log::skip_to`] says.
     pub(super) fn skip_to(&self, to: u64) -> Result<()> {
-        self.reshape(|writer| {
+        self.between_appends(|writer| {
             let (log, end) = (&*self.log, writer.end);
             if to <= end {
                 let (requested, end) = (Offset(to), Offset(end));

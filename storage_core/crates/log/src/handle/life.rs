@@ -42,7 +42,7 @@ impl Life {
             let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(committer));
             threads.push(thread.map_err(|e| Error::io("start a thread for", name, e))?);
         }
-        committer.queues.chores.look_around();
+        committer.queues.chores.ask_upkeep();
         Ok(Self {
             committer,
             topics_made: Arrivals::default(),

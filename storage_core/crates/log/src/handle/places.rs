@@ -29,7 +29,7 @@ impl Member {
         let journal = &self.resources().journal;
         journal.commit(sequence, self.log.syncs())?;
         if journal.needs_tending() {
-            self.queues().chores.look_around();
+            self.queues().chores.ask_upkeep();
         }
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Member {
     /// Appends the place of a cursor if the journal has another one; gives the sequence to commit.
     pub(super) fn save_place(&self, place: &CursorPlace) -> Result<Option<u64>> {
         let mut state = place.state.lock();
-        let standing = self.log.reshaping.read();
+        let standing = self.log.layout.read();
         state.follow(&self.log, &place.name);
         if state.unsaved == 0 {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The turn in which the bytes of a log below its end may be rearranged.
+//! The turn between two appends in which the bytes of a log below its end may be cut or filled.
 
 use super::member::Member;
 use crate::error::{Error, Result};
@@ -6,12 +6,12 @@ use crate::log::state::{Phase, Writer};
 use crate::types::Offset;
 
 impl Member {
-    /// Runs `work` while nothing is appended or committed and everything appended is with the disk: bytes that are
-    /// only in memory cannot be cut or filled there. Refuses a sealed log and a deleted one.
-    pub(super) fn reshape(&self, work: impl FnOnce(&mut Writer) -> Result<()>) -> Result<()> {
+    /// Runs `work` while nothing is appended or committed, and everything that was appended is written: bytes that are
+    /// only in memory cannot be cut or filled. Refuses a sealed log and a deleted one.
+    pub(super) fn between_appends(&self, work: impl FnOnce(&mut Writer) -> Result<()>) -> Result<()> {
         let log = &*self.log;
         let _changing = log.changing.lock();
-        let _reshaping = log.reshaping.write();
+        let _layout = log.layout.write();
         self.committer.behind_commit(|| {
             let mut writer = log.writer.lock();
             match writer.phase {

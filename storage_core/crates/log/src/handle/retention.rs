@@ -31,7 +31,7 @@ impl Log {
         let Committer { registry, queues, .. } = &*self.member().committer;
         registry.set_aged(state.id, has_age);
         if has_age {
-            queues.chores.apply_ages_later();
+            queues.chores.apply_aged_retention_later();
         }
         if has_rules {
             state.ask_retention();

@@ -9,14 +9,14 @@ use crate::commit::committer::Committer;
 use crate::error::Error;
 use crate::log::chores::Chore;
 
-/// Works the queue off until the store closes.
+/// Does the chores of the store until it closes.
 pub(super) fn run(committer: &Arc<Committer>) {
     while let Some(chore) = committer.queues.chores.next() {
-        work_off(committer, chore);
+        do_chore(committer, chore);
     }
 }
 
-fn work_off(committer: &Arc<Committer>, chore: Chore) {
+fn do_chore(committer: &Arc<Committer>, chore: Chore) {
     let Committer { resources, queues, registry, marks, .. } = &**committer;
     match chore {
         Chore::Retention(id) => {
@@ -38,7 +38,7 @@ fn work_off(committer: &Arc<Committer>, chore: Chore) {
                 report("footer", written.map_err(|e| block.slots.file.error("write", e)));
             }
         }
-        Chore::LookAround => {
+        Chore::Upkeep => {
             report("reclaim", registry.reclaim(resources));
             report("journal", resources.journal.tend());
         }
@@ -46,13 +46,13 @@ fn work_off(committer: &Arc<Committer>, chore: Chore) {
         Chore::MarkAll => marks.write_all(registry),
         Chore::AgedRetention => {
             if registry.ask_retention_of_aged() {
-                queues.chores.apply_ages_later();
+                queues.chores.apply_aged_retention_later();
             }
         }
     }
 }
 
-/// Logs an error. Failed work is tried again, or done by the writer itself, who then returns the error.
+/// Logs an error. A failed chore is tried again later, or the writer does its work itself and returns the error.
 fn report(what: &str, result: Result<(), Error>) {
     match result {
         // Each writer that needs space on a full disk gets that error itself.

@@ -20,7 +20,7 @@ impl Member {
     pub(super) fn delete_before(&self, offset: u64) -> Result<()> {
         let log = &*self.log;
         let _changing = log.changing.lock();
-        let _reshaping = log.reshaping.write();
+        let _layout = log.layout.write();
         self.committer.behind_commit(|| {
             // The commit has brought all of the blocks that go to the disk: they may have to be read once more.
             let mut writer = log.writer.lock();

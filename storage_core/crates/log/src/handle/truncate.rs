@@ -20,7 +20,7 @@ impl Member {
     /// Forgets offsets from `end` on.
     pub(super) fn truncate_to(&self, end: u64) -> Result<()> {
         let log = &*self.log;
-        self.reshape(|writer| {
+        self.between_appends(|writer| {
             let start = log.start.load(Ordering::Acquire);
             if end < start || end > writer.end {
                 let (requested, start, end) = (Offset(end), Offset(start), Offset(writer.end));

@@ -24,12 +24,14 @@ pub(crate) struct Chores {
 #[derive(Default)]
 struct Queue {
     chores: VecDeque<Chore>,
-    /// Whether to look if the journal or freed slots need something.
-    look: bool,
+    /// Whether upkeep was asked for.
+    upkeep: bool,
     /// Whether a log needs its synced mark before `marks_at`.
     marks_soon: bool,
+    /// Time by which all logs need their synced marks.
     marks_at: Option<Instant>,
-    ages_at: Option<Instant>,
+    /// Time of the next retention by age.
+    aged_retention_at: Option<Instant>,
     working: bool,
     stop: bool,
 }
@@ -42,8 +44,8 @@ pub(crate) enum Chore {
     Footer(Arc<Block>, Option<Vec<u8>>),
     /// Apply the retention of the log.
     Retention(LogId),
-    /// Look whether the journal or freed slots need something.
-    LookAround,
+    /// Zero freed slots, and prepare or compact the journal if it needs that.
+    Upkeep,
     /// Write the synced marks of the logs that synced much since their last one.
     MarkBusy,
     /// Write the synced marks of all logs.
@@ -53,10 +55,10 @@ pub(crate) enum Chore {
 }
 
 impl Chores {
-    /// Asks for a look at the journal and at freed slots.
-    pub(crate) fn look_around(&self) {
+    /// Asks for upkeep of the journal and of freed slots.
+    pub(crate) fn ask_upkeep(&self) {
         let mut queue = self.queue.lock();
-        if !std::mem::replace(&mut queue.look, true) {
+        if !std::mem::replace(&mut queue.upkeep, true) {
             self.wake.notify_one();
         }
     }
@@ -82,10 +84,10 @@ impl Chores {
     }
 
     /// Asks to apply the retention of all logs that forget by age, after [`AGE_INTERVAL`].
-    pub(crate) fn apply_ages_later(&self) {
+    pub(crate) fn apply_aged_retention_later(&self) {
         let mut queue = self.queue.lock();
-        if queue.ages_at.is_none() {
-            queue.ages_at = Some(now() + AGE_INTERVAL);
+        if queue.aged_retention_at.is_none() {
+            queue.aged_retention_at = Some(now() + AGE_INTERVAL);
             self.wake.notify_one();
         }
     }
@@ -109,7 +111,7 @@ impl Chores {
     /// Blocks until everything that is due at once is done; marks and ages that wait for their time are left out.
     pub(crate) fn await_idle(&self) {
         let mut queue = self.queue.lock();
-        while !queue.stop && (queue.working || queue.look || !queue.chores.is_empty()) {
+        while !queue.stop && (queue.working || queue.upkeep || !queue.chores.is_empty()) {
             queue = self.idle.wait(queue);
         }
     }
@@ -131,7 +133,7 @@ impl Chores {
             }
             queue.working = false;
             self.idle.notify_all();
-            let times = [queue.marks_at, queue.ages_at];
+            let times = [queue.marks_at, queue.aged_retention_at];
             match times.into_iter().flatten().min() {
                 _ if queue.stop => return None,
                 Some(at) => (queue, _) = self.wake.wait_until(queue, at),
@@ -146,14 +148,14 @@ impl Queue {
     fn take(&mut self) -> Option<Chore> {
         if let Some(chore) = self.chores.pop_front() {
             Some(chore)
-        } else if std::mem::take(&mut self.look) {
-            Some(Chore::LookAround)
+        } else if std::mem::take(&mut self.upkeep) {
+            Some(Chore::Upkeep)
         } else if std::mem::take(&mut self.marks_soon) {
             Some(Chore::MarkBusy)
         } else if self.marks_at.take_if(|at| *at <= now()).is_some() {
             Some(Chore::MarkAll)
         } else {
-            self.ages_at.take_if(|at| *at <= now()).map(|_| Chore::AgedRetention)
+            self.aged_retention_at.take_if(|at| *at <= now()).map(|_| Chore::AgedRetention)
         }
     }
 }
@@ -170,13 +172,13 @@ mod tests {
     fn chores_come_in_their_order_and_all_before_the_end() {
         let chores = Chores::default();
         chores.mark_soon();
-        chores.look_around();
-        chores.look_around();
+        chores.ask_upkeep();
+        chores.ask_upkeep();
         chores.apply_retention(LOG);
         chores.mark_later(Duration::ZERO);
         chores.stop();
         assert!(matches!(chores.next(), Some(Chore::Retention(LOG))));
-        assert!(matches!(chores.next(), Some(Chore::LookAround)));
+        assert!(matches!(chores.next(), Some(Chore::Upkeep)));
         assert!(matches!(chores.next(), Some(Chore::MarkBusy)));
         assert!(matches!(chores.next(), Some(Chore::MarkAll)));
         assert!(chores.next().is_none());
@@ -186,9 +188,9 @@ mod tests {
     #[test]
     fn the_background_is_idle_once_the_last_chore_is_done() {
         let chores = Chores::default();
-        chores.look_around();
+        chores.ask_upkeep();
         std::thread::scope(|scope| {
-            assert!(matches!(chores.next(), Some(Chore::LookAround)));
+            assert!(matches!(chores.next(), Some(Chore::Upkeep)));
             let waits = scope.spawn(|| chores.await_idle());
             assert!(!waits.is_finished());
             scope.spawn(|| assert!(chores.next().is_none()));

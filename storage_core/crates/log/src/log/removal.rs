@@ -50,7 +50,7 @@ impl LogState {
             self.resources.blocks.free(&block.slots);
         }
         if !blocks.is_empty() {
-            self.queues.chores.look_around();
+            self.queues.chores.ask_upkeep();
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct LogState {
     /// Everything below this offset is on the disk.
     pub(crate) synced: AtomicU64,
     pub(crate) start: AtomicU64,
-    /// What is remembered of the batches in trimmed blocks.
+    /// End, digest and producers of the blocks that were trimmed.
     pub(crate) trimmed: Mutex<TrimmedPrefix>,
     pub(crate) size_bytes: AtomicU64,
     pub(crate) sealed: OnceLock<SealedEntry>,
@@ -72,9 +72,9 @@ pub(crate) struct LogState {
     pub(crate) compacting: Mutex<()>,
     /// Signalled when a batch group ends.
     pub(crate) grouped: Condvar,
-    /// Held for writing by truncations and trims, from before their promise until memory agrees with it; held for
-    /// reading by cursors while they read and move.
-    pub(crate) reshaping: RwLock<()>,
+    /// Guards which offsets the log has, and where they lie. Truncations, trims, recounts and skips hold it for writing,
+    /// from before their promise until memory agrees with it; cursors hold it for reading while they read and move.
+    pub(crate) layout: RwLock<()>,
     /// Number of truncations so far: a place or a wait of an older generation may be about batches that are gone.
     pub(crate) generation: AtomicU64,
     pub(crate) cursors: Mutex<HashMap<String, Arc<CursorPlace>>>,
@@ -83,7 +83,7 @@ pub(crate) struct LogState {
     pub(crate) retention: RetentionState,
 }
 
-/// What is remembered of blocks that were trimmed.
+/// The facts about trimmed blocks that outlive them, since the digest and the producers of the log cover their batches.
 #[derive(Clone)]
 pub(crate) struct TrimmedPrefix {
     /// First offset behind the trimmed blocks.
@@ -190,7 +190,7 @@ impl LogState {
             changing: Mutex::new(()),
             compacting: Mutex::new(()),
             grouped: Condvar::default(),
-            reshaping: RwLock::default(),
+            layout: RwLock::default(),
             generation: AtomicU64::new(0),
             cursors: Mutex::default(),
             arrivals: Arrivals::default(),

@@ -214,7 +214,7 @@ impl Store {
         self.life.committer.between_commits(|| log.apply_delete());
         log.arrivals.announce();
         registry.note_deleted(id);
-        queues.chores.look_around();
+        queues.chores.ask_upkeep();
         Ok(())
     }
 

@@ -26,7 +26,7 @@ pub struct Repaired {
     pub inspection: Inspection,
 }
 
-/// What is known of a journal that was made again.
+/// A journal that was made again: why, and what the old one and the blocks told of the logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebuiltJournal {
     /// Reason why the store did not open with the old one.
