@@ -1,4 +1,4 @@
-//! What is appended is read, in order, also after the store was opened again: with every backend and schedule.
+//! Appended records are read in order, also after the store was opened again, with every backend and schedule.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -11,7 +11,7 @@ use support::*;
 use walrus_log::batch::{Batch, ProducerRef};
 use walrus_log::{Error, LogId, LogSpec, Offset, Options};
 
-/// Values of many sizes: blocks of 64 KiB get full, and one value needs several of them.
+/// Sizes of values that fill blocks of 64 KiB; one value needs several blocks.
 fn sizes() -> impl Iterator<Item = usize> {
     (0..300).map(|i: usize| if i == 170 { 150_000 } else { (i * 37) % 4000 })
 }
@@ -68,7 +68,8 @@ fn a_read_starts_inside_of_a_batch_and_stops_at_its_budget() {
     }
 }
 
-/// What one read of a block brings lies in one piece, from the first wanted batch to the last, whoever wraps its memory.
+/// The batches of one read of a block lie in one piece of memory, from the first wanted one to the last, also after the
+/// memory was wrapped.
 #[test]
 fn the_pieces_of_a_read_are_its_batches_behind_each_other() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Which backend a store uses, and why not another; io_uring where a seccomp filter forbids it; all of that on ext4,
-//! tmpfs and overlayfs.
+//! The backend that a store uses, and its reason not to use another; also where a seccomp filter forbids io_uring, and on
+//! ext4, tmpfs and overlayfs.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -25,7 +25,8 @@ fn options(backend: Backend) -> Options {
     Options { backend, block_bytes: 2 << 20, ..Options::small() }
 }
 
-/// Entries of a batch, and bytes of each: commits of little, of several logs, and of much at once.
+/// Number of batches, entries of each batch, and bytes of each entry, for four logs: they make small commits, commits of
+/// several logs, and large commits.
 const SHAPES: [(u64, usize, usize); 4] = [(10, 1, 700), (20, 1, 3000), (20, 1, 3000), (6, 100, 10_000)];
 
 fn entries(log: u64, batch: u64) -> Vec<Vec<u8>> {
@@ -33,7 +34,7 @@ fn entries(log: u64, batch: u64) -> Vec<Vec<u8>> {
     (0..count as u64).map(|i| numbered(log * 1_000_000 + batch * 1000 + i, size)).collect()
 }
 
-/// Appends to four logs from four threads, behind what `rounds` fills before did.
+/// Appends to four logs from four threads, behind the batches of `rounds` earlier fills.
 fn fill(store: &Store, rounds: u64) {
     thread::scope(|scope| {
         for (log, (batches, ..)) in (0..).zip(SHAPES) {
@@ -48,12 +49,12 @@ fn fill(store: &Store, rounds: u64) {
     });
 }
 
-/// Reads what so many fills appended.
+/// Checks that the logs hold the batches of `rounds` fills.
 fn check(store: &Store, rounds: u64) {
     for (log, (batches, ..)) in (0..).zip(SHAPES) {
         let found = store.log(LogId(uuid::Uuid::from_u128(u128::from(log) + 1))).unwrap();
         let expected: Vec<_> = (0..rounds * batches).flat_map(|batch| entries(log, batch)).collect();
-        // Not `assert_eq`: the difference would be megabytes.
+        // `assert_eq` would print megabytes.
         assert!(values(&found) == expected, "log {log} after {rounds} rounds");
     }
 }
@@ -84,11 +85,11 @@ fn a_backend_that_was_asked_for_is_used_or_the_report_says_why_not() {
 
 /// Lets io_uring_setup fail with EPERM in this thread, and in those that it starts, as container runtimes do.
 fn forbid_io_uring() {
-    /// The same number on every architecture.
+    /// Number of the system call, which is the same on every architecture.
     const IO_URING_SETUP: u32 = 425;
     let instruction = |code, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
-        // The number of the system call is the first field.
+        // The filter loads the number of the system call, which is the first field of its data.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, IO_URING_SETUP),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
@@ -103,7 +104,7 @@ fn forbid_io_uring() {
     assert!(set, "{}", std::io::Error::last_os_error());
 }
 
-/// Counts warnings.
+/// A subscriber that counts warnings and errors.
 struct Warnings(Arc<AtomicUsize>);
 
 impl Subscriber for Warnings {
@@ -138,7 +139,7 @@ fn without_io_uring(directory: &Path) {
     });
     let in_use = store.backend();
     assert!(["direct", "mmap"].contains(&in_use.name), "{in_use:?}");
-    // Where the file system refuses O_DIRECT, that comes first.
+    // If the file system refuses O_DIRECT, io_uring is not even tried.
     let refused = in_use.refused.unwrap();
     let why = if in_use.name == "direct" { "io_uring: Operation not permitted" } else { "direct: " };
     assert!(refused.contains(why), "{refused}");
@@ -153,14 +154,14 @@ fn where_io_uring_is_forbidden_the_store_falls_back_says_so_once_and_loses_nothi
     fill(&store, 0);
     store.close().unwrap();
     let path = directory.path().to_owned();
-    // The filter stays as long as its thread, so it gets a thread of its own.
+    // A filter cannot be taken off its thread, so it gets a thread of its own.
     thread::spawn(move || without_io_uring(&path)).join().unwrap();
     let store = open(directory.path(), &options(Backend::IoUring));
     fill(&store, 2);
     check(&store, 3);
 }
 
-/// Mounts a file system in a namespace of its own and runs a program with its temporary files there.
+/// Script that mounts a file system in a namespace of its own, and runs a program with its temporary files there.
 const ON_FILE_SYSTEM: &str = r#"
 cannot() { echo "$@" >&2; exit 77; }
 directory=$1 kind=$2 program=$3
@@ -205,7 +206,7 @@ fn on_each_file_system() {
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         match ran.status.code() {
             Some(0) => {}
-            // These are the codes of `unshare` itself, and of what mounts.
+            // `unshare` itself ends with 1, and the script with 77 if it cannot mount.
             Some(1 | 77) if !out.contains("running") => {
                 say(&format!("stores on {kind}: NOT RUN: {}", err.trim()));
                 continue;

@@ -1,4 +1,5 @@
-//! Batches that no block can take: all of their entries are there or none, after a crash at any point and to every reader.
+//! Batch groups, in which a batch is stored that is too large for one block: all of its entries are there or none, after a
+//! crash at any point and to every reader.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -16,12 +17,12 @@ use walrus_log::{
     CrashChoice, Error, FsyncSchedule, Log, LogId, Offset, Options, SimulatedDisk, TailKind, Walrus,
 };
 
-/// Files of 48 KiB: a batch of more is a group.
+/// Options with files of 48 KiB; a batch of more becomes a group.
 fn options() -> Options {
     Options { block_bytes: 16 << 10, blocks_per_file: 3, journal_bytes_max: 8 << 10, ..Options::default() }
 }
 
-/// So many batches of two large values each, numbered from there.
+/// Batches of two large values each, which are numbered from `first` on; and all of the values.
 fn group_of(batches: u64, first: u64) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let values: Vec<_> = (0..batches * 2).map(|i| numbered(first + i, 9000)).collect();
     let batches = values.chunks(2).map(|pair| batch_of(&[&pair[0], &pair[1]])).collect();
@@ -137,7 +138,7 @@ fn groups_and_appends_of_several_threads_wait_for_each_other_and_readers_see_all
     }
 }
 
-/// Nothing but single values and whole groups.
+/// Checks that there is nothing but single values and whole groups.
 fn check_order(values: &[Vec<u8>], group: &[Vec<u8>]) {
     let mut rest = values;
     while let Some(first) = rest.first() {
@@ -184,7 +185,7 @@ fn every_crash_image_has_all_of_a_group_or_nothing() {
                     if fsync == FsyncSchedule::SyncEach && replay.changes() >= acknowledged {
                         assert!(found.len() >= 9, "{what}: the group is gone");
                     }
-                    // Life goes on in the place of what was taken away, and survives the next open.
+                    // New appends take the place of those that were lost, and survive the next open.
                     let (next, more) = group_of(3, 500);
                     append_group(&log, &next).unwrap();
                     append(&log, b"last").unwrap();
@@ -206,7 +207,7 @@ fn a_group_that_was_trimmed_or_truncated_in_its_middle_stays_as_it_is() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {
         for (trim, cut) in [(3, None), (0, Some(5)), (5, Some(7)), (2, Some(3))] {
             let disk = SimulatedDisk::new(kind);
-            // Synced marks stay behind: only the group itself tells that it is whole.
+            // Synced marks stay behind, so that only the group itself tells that it is whole.
             let options = Options { mark_interval: std::time::Duration::from_secs(3600), ..options() };
             let store = open_on(&disk, &options).unwrap();
             let log = store.create_log(spec(1, "a")).unwrap();
@@ -238,7 +239,7 @@ fn what_is_appended_behind_a_group_in_a_store_that_was_opened_again_survives_a_k
         let disk = SimulatedDisk::new(kind);
         let store = open_on(&disk, &options()).unwrap();
         let log = store.create_log(spec(1, "a")).unwrap();
-        // The last part is small: an open knows all of it from the first look.
+        // The last part is small enough for an open to read all of it at the first look.
         let (mut batches, mut expected) = group_of(2, 10);
         batches.push(batch_of(&[b"last"]));
         expected.push(b"last".to_vec());

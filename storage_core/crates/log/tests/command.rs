@@ -1,5 +1,5 @@
-//! The command `walrus-log`. Alone in its program: a process that is started holds the locks of the other tests' stores
-//! for a moment.
+//! The command `walrus-log`. Its test is alone in its program, since a process that is started holds the locks of the
+//! other tests' stores for a moment.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -16,7 +16,7 @@ use std::process::Command;
 use support::*;
 use walrus_log::Options;
 
-/// A log over several blocks, and a sealed one.
+/// Makes a store with a log over several blocks, and a sealed one.
 fn fill(directory: &Path) {
     let store = open(directory, &Options { blocks_per_file: 8, ..Options::small() });
     let logs = [store.create_log(spec(1, "orders")).unwrap(), store.create_log(spec(2, "done")).unwrap()];
@@ -29,7 +29,7 @@ fn fill(directory: &Path) {
     store.close().unwrap();
 }
 
-/// Exit code, and what it printed.
+/// Runs the command, and returns its exit code and its output.
 fn walrus_log(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_walrus-log")).args(arguments).output().unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
@@ -65,7 +65,7 @@ fn the_command_prints_a_table_or_json_and_ends_with_one_where_something_is_damag
     assert_eq!(walrus_log(&["inspect", path, "--json"]).0, 0);
     fs::remove_file(directory.path().join(journal(directory.path()))).unwrap();
     assert_eq!(walrus_log(&["inspect", path]).0, 2);
-    // What is damaged stays so: a later commit proves that it was there.
+    // The damaged record stays told after the repair: a later commit proves that it was there.
     let (code, table) = walrus_log(&["repair", path]);
     assert_eq!(code, 1, "{table}");
     assert!(table.contains("the store has no journal") && table.contains("found by its blocks"), "{table}");

@@ -1,6 +1,6 @@
-//! A batch that begins a commit proves that everything in front of it was durable. Above the synced mark a damaged batch used
-//! to be a torn tail, whatever lay behind it: one flipped bit took 14 undamaged, acknowledged records of 20 with it, their
-//! offsets were given again, and nothing said so.
+//! Batches that begin a commit, which proves that everything in front of them was durable. A damaged batch above the synced
+//! mark was once a torn tail, whatever lay behind it: one flipped bit took 14 undamaged, acknowledged records of 20 with
+//! it, their offsets were given again, and nothing told it.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -20,7 +20,7 @@ const KINDS: [TailKind; 2] = [TailKind::Mapped, TailKind::Buffered];
 const VALUE_BYTES: usize = 954;
 
 fn options() -> Options {
-    // No mark is written before the crash.
+    // With this interval no synced mark is written before the crash.
     Options {
         block_bytes: 16 << 10,
         blocks_per_file: 4,
@@ -33,7 +33,7 @@ fn value(offset: u64) -> Vec<u8> {
     numbered(offset, VALUE_BYTES)
 }
 
-/// What a kill leaves of a store with so many records, each acknowledged before the next.
+/// The disk that a kill leaves of a store with so many records, each acknowledged before the next was appended.
 fn killed(kind: TailKind, records: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(kind);
     let store = open_on(&disk, &options()).unwrap();
@@ -45,7 +45,7 @@ fn killed(kind: TailKind, records: u64) -> SimulatedDisk {
     SimulatedDisk::from_contents(kind, &disk.contents())
 }
 
-/// Flips a bit in the middle of a record.
+/// Flips a bit in the value of a record.
 fn flip(disk: &SimulatedDisk, offset: u64) {
     let wanted = value(offset);
     let contents: BTreeMap<_, _> = disk.contents();
@@ -77,7 +77,7 @@ fn a_flipped_bit_in_front_of_a_later_commit_is_fenced_and_costs_its_record_alone
             let report = store.report();
             assert_eq!((report.corrupted.len(), report.torn_tails.len()), (1, 0), "{kind:?}, {damaged}");
             assert!(report.lost_something());
-            // No offset is given again, now and after the next open.
+            // No offset is given again, neither now nor after the next open.
             assert_eq!(append(&log, b"later").unwrap(), Offset(20));
             store.close().unwrap();
             drop((log, store));
@@ -119,7 +119,7 @@ fn a_block_that_is_lost_in_front_of_a_later_commit_is_damage() {
     }
 }
 
-/// Nothing lies behind it that would prove that it was durable: it is cut, and told.
+/// Nothing lies behind the last record that would prove that it was durable, so it is cut, and told.
 #[test]
 fn the_last_record_of_all_is_a_torn_tail_when_it_is_damaged() {
     for kind in KINDS {
@@ -133,7 +133,7 @@ fn the_last_record_of_all_is_a_torn_tail_when_it_is_damaged() {
     }
 }
 
-/// Records of one commit can be on the disk in any order: none of them proves another.
+/// Records of one commit can reach the disk in any order, so none of them proves another.
 #[test]
 fn what_was_not_synced_between_two_records_is_torn_and_the_report_says_what_lay_behind() {
     for kind in KINDS {
@@ -156,8 +156,8 @@ fn what_was_not_synced_between_two_records_is_torn_and_the_report_says_what_lay_
     }
 }
 
-/// A power failure that keeps any part of what was not synced, at any moment: what was acknowledged is there, and nothing is
-/// called damaged, for nothing is.
+/// A power failure may keep any part of the unsynced bytes, at any moment; no recovery then calls anything damaged, since
+/// nothing is.
 #[test]
 fn no_crash_makes_a_batch_vouch_for_what_was_never_durable() {
     for kind in KINDS {

@@ -1,4 +1,4 @@
-//! Compaction keeps the last record of each key, at its offset, whatever else happens and wherever a crash comes.
+//! Compactions keep the last record of each key, at its offset, whatever else happens and wherever a crash comes.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -27,14 +27,14 @@ fn the_log(store: &Store) -> Log {
     store.log(LogId(uuid::Uuid::from_u128(1))).unwrap()
 }
 
-/// Key (none for 0) and value; a value of 0 bytes is a tombstone.
+/// Key and value of a record. Key 0 stands for none, and a value of 0 bytes for a tombstone.
 type Entry = (u8, Vec<u8>);
 
 fn append_entries(log: &Log, entries: &[Entry]) -> Result<Offset, Error> {
     append_compressed(log, 0, entries)
 }
 
-/// The same with a codec, as Kafka numbers them; 0 is none.
+/// Appends the entries as one batch, compressed with a codec by Kafka's number; 0 is none.
 fn append_compressed(log: &Log, codec: u8, entries: &[Entry]) -> Result<Offset, Error> {
     let mut builder = BatchBuilder::new();
     for (key, value) in entries {
@@ -47,7 +47,7 @@ fn append_compressed(log: &Log, codec: u8, entries: &[Entry]) -> Result<Offset, 
     append_batch(log, &batch.compressed(codec).unwrap())
 }
 
-/// Makes the checksum of a batch right again.
+/// Writes the right checksum into a changed batch.
 fn write_checksum(batch: &mut [u8]) {
     let crc = crc_fast::crc32_iscsi(&batch[21..]);
     batch[17..21].copy_from_slice(&crc.to_be_bytes());
@@ -59,7 +59,7 @@ fn append_batch(log: &Log, bytes: &[u8]) -> Result<Offset, Error> {
     Ok(appended.base_offset)
 }
 
-/// What can be read, by offset.
+/// Reads all records that can be read, by offset.
 fn readable(log: &Log) -> BTreeMap<u64, Entry> {
     let mut found = BTreeMap::new();
     let mut next = log.start_offset();
@@ -84,8 +84,8 @@ fn readable(log: &Log) -> BTreeMap<u64, Entry> {
     }
 }
 
-/// Everything that is there was appended there; what is missing has a later record of its key, or is an old tombstone, of
-/// whose key nothing is left.
+/// Checks that every record that is there was appended there, and that each missing one has a later record of its key, or
+/// is an old tombstone of whose key nothing is left.
 fn check(found: &BTreeMap<u64, Entry>, all: &[Entry], start: u64, end: u64, tombstones_go: bool) {
     let mut last: HashMap<u8, u64> = HashMap::new();
     for (offset, (key, _)) in (0..end).zip(all) {
@@ -125,7 +125,7 @@ fn the_last_record_of_each_key_stays_at_its_offset_and_space_is_given_back() {
         let found = readable(&log);
         check(&found, &all, 0, 400, false);
         assert_eq!(found.len() as u64, 400 - compacted.records);
-        // Nothing is left to do, and the log goes on.
+        // A second compaction has nothing to do, and the log goes on.
         assert_eq!(log.compact(NEVER).unwrap().records, 0);
         let (end, digest) = (log.end_offset(), log.digest());
         assert_eq!(append_entries(&log, &[(0, b"behind".to_vec())]).unwrap(), end);
@@ -150,7 +150,7 @@ fn entries_of_a_topic_have_keys_and_tombstones_go_after_their_delay() {
         }
     }
     walrus.append_keyed_for_topic("t", b"gone", None).unwrap();
-    // What is being filled is not touched: the rest fills blocks.
+    // The block that is being filled is not compacted, so more entries fill blocks.
     for _ in 0..30 {
         walrus.append_for_topic("t", &[0; 900]).unwrap();
     }
@@ -169,7 +169,7 @@ fn entries_of_a_topic_have_keys_and_tombstones_go_after_their_delay() {
     assert_eq!(keys(&walrus), [("kept".into(), 900), ("gone".into(), 0)]);
     assert_eq!(walrus.compact("t", Duration::ZERO).unwrap().unwrap().records, 1);
     assert_eq!(keys(&walrus), [("kept".into(), 900)]);
-    // A cursor passes what is gone.
+    // A cursor passes the records that are gone.
     let mut read = 0;
     while walrus.read_next("t", true).unwrap().is_some() {
         read += 1;
@@ -203,7 +203,7 @@ fn a_deleted_key_does_not_come_back_out_of_a_compressed_batch() {
         check(&found, &all, 0, all.len() as u64, true);
         let batches = log.read(Offset(0), 1).unwrap().batches;
         assert_eq!(Batch::parse(&batches[0]).unwrap().0.header().codec(), codec, "it stays compressed");
-        // Nothing is left to do, and a start finds the same.
+        // A second compaction has nothing to do, and the next open finds the same.
         assert_eq!(log.compact(Duration::ZERO).unwrap().records, 0, "codec {codec}");
         store.close().unwrap();
         drop((log, store));
@@ -246,7 +246,7 @@ fn a_compressed_batch_of_whose_records_none_stays_is_a_gap() {
 
 #[test]
 fn tombstones_stay_behind_a_batch_that_cannot_be_read() {
-    // The bytes of the records are no stream of their codec, or no records: their producer wrote them so.
+    // The producer wrote bytes that are no stream of their codec, or no records.
     for codec in 0..=4 {
         let disk = SimulatedDisk::new(TailKind::Buffered);
         let store = open_on(&disk, &options()).unwrap();
@@ -306,7 +306,7 @@ fn what_a_stronger_encoder_made_shorter_stays_whole_with_the_tombstones_behind_i
     let disk = SimulatedDisk::new(TailKind::Buffered);
     let store = open_on(&disk, &options()).unwrap();
     let log = store.create_log(spec(1, "a")).unwrap();
-    // The producer's zstd worked harder than ours does: with one small record less, what we make is longer.
+    // The producer's zstd worked harder than ours does: our batch is longer than its, even with one small record less.
     let mut random = Random(1);
     let words: Vec<String> =
         (0..300).map(|_| format!("{:x} ", random.next() >> (24 + random.next() % 32))).collect();
@@ -352,7 +352,7 @@ fn appends_and_readers_go_on_beside_it() {
                         for (offset, entry) in &found {
                             assert_eq!(all.get(*offset as usize), Some(entry), "offset {offset}");
                         }
-                        // The last of a key may come while the log is read: then it is behind `end`.
+                        // The last record of a key may come while the log is read; then it lies behind `end`.
                         let keys: HashMap<u8, u64> =
                             found.iter().map(|(offset, (key, _))| (*key, *offset)).collect();
                         assert!(keys.len() as u64 >= end.min(5), "{keys:?} of {end} records");
@@ -454,7 +454,7 @@ fn whichever_call_of_a_compaction_fails_nothing_is_lost() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// With a codec.
+    /// Codec of a batch, and key and size of the value of each of its records.
     Append(u8, Vec<(u8, u16)>),
     Compact(bool),
     Trim(prop::sample::Index),
@@ -491,7 +491,7 @@ fn run(kind: TailKind, steps: &[Step]) {
                     } else {
                         numbered(base + index as u64, usize::from(*size))
                     };
-                    // A record that has neither is no tombstone.
+                    // A record with neither key nor value would be no tombstone.
                     (*key, if *key == 0 && value.is_empty() { vec![1] } else { value })
                 };
                 let entries: Vec<_> = entries.iter().enumerate().map(numbered).collect();

@@ -1,5 +1,5 @@
-//! Power failures: the images that a crash can leave, at every sync and between, hold everything acknowledged by then,
-//! in order, with nothing torn; and what a recovery makes of them survives the next crash too.
+//! Power failures. The images that a crash can leave, at every sync and between, hold everything that was acknowledged
+//! by then, in order and with nothing torn; and a store that recovers from them survives the next crash too.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -12,18 +12,18 @@ use support::*;
 use walrus_log::batch::Batch;
 use walrus_log::{CrashChoice, FsyncSchedule, LogId, Offset, Options, SimulatedDisk, Store, TailKind};
 
-/// Three logs, and what was acknowledged of them, by the number of changes of the disk at that time.
+/// The acknowledged calls on three logs, by the number of changes of the disk when they were acknowledged.
 #[derive(Default)]
 struct History {
     /// Every value that was appended, by log and in order.
     values: Vec<Vec<Vec<u8>>>,
-    /// (changes, log, how many values were acknowledged).
+    /// Changes, log, and number of its values that were acknowledged, for each append.
     appended: Vec<(usize, usize, usize)>,
-    /// (changes, log, cursor).
+    /// Changes, log, and place of its cursor, for each move.
     moved: Vec<(usize, usize, u64)>,
-    /// (changes, log).
+    /// Changes and log, for each seal.
     sealed: Vec<(usize, usize)>,
-    /// (changes, log, start), when the call began and when it ended.
+    /// Changes, log, and its start, for each trim.
     trimmed: Vec<(usize, usize, u64)>,
 }
 
@@ -69,7 +69,7 @@ fn run(disk: &SimulatedDisk, options: &Options, seed: u64) -> History {
     history
 }
 
-/// What the store must hold if the crash came after so many changes.
+/// Checks that the store holds all that it must hold if the crash came after so many changes.
 fn check(store: &Store, history: &History, changes: usize, what: &str) {
     for log in 0..3 {
         let acknowledged = history
@@ -107,7 +107,7 @@ fn check(store: &Store, history: &History, changes: usize, what: &str) {
         }
     }
     assert_eq!(store.report().corrupted, [], "{what}");
-    // A block's first write may be torn in its header; then it is out of the way.
+    // The first write of a block may be torn in its header; then the block is moved aside.
     assert!(store.report().unknown_blocks.iter().all(|block| block.moved_to.is_some()), "{what}");
 }
 
@@ -123,7 +123,7 @@ fn every_image_holds_what_was_acknowledged() {
             let history = run(&disk, &options(), seed);
             let syncs = disk.sync_points();
             assert!(syncs.len() > 50);
-            // At each sync, right before it, and somewhere in between.
+            // Crashes come after each sync, right before it, and at random points.
             let mut random = Random(seed);
             let points: Vec<usize> = syncs
                 .iter()
@@ -164,7 +164,7 @@ fn a_recovery_that_crashes_is_recovered() {
                     append(log, &numbered(round, 3000)).unwrap();
                 }
             }
-            // Somewhere between the first recovery's begin and its appends.
+            // The second crash comes between the begin of the first recovery and the appends behind it.
             let again = before + random.below((image.changes() - before) as u64) as usize;
             let what = format!("{tail_kind:?}, round {round}, crashes after {at} and {again}");
             let second = image.crash_image(again, CrashChoice::Some(random.next()));
@@ -233,7 +233,7 @@ fn nosync_never_syncs_data_or_records() {
     assert_eq!(disk.syncs(), at_open);
 }
 
-/// The mark is written by another thread: it may have read the end that was before.
+/// Another thread writes the mark; it may have read the end from before the truncation.
 #[test]
 fn no_synced_mark_names_what_a_truncation_cut_off() {
     let options = Options { mark_interval: std::time::Duration::ZERO, ..Options::small() };
@@ -244,7 +244,7 @@ fn no_synced_mark_names_what_a_truncation_cut_off() {
         append(&log, b"stays").unwrap();
         append(&log, b"goes").unwrap();
         log.truncate_to(Offset(1)).unwrap();
-        // Takes a mark along that was said since.
+        // The durable property takes along a mark that was appended to the journal before it.
         store.put_property("key", b"value").unwrap();
         let image = disk.crash_image(disk.changes(), CrashChoice::Everything);
         let store = open_on(&image, &options).unwrap();
@@ -260,7 +260,7 @@ fn what_was_cut_from_a_tail_does_not_come_back_after_a_close_in_order() {
         let store = open_on(&disk, &Options::small()).unwrap();
         let log = store.create_log(spec(1, "log")).unwrap();
         append(&log, b"stays").unwrap();
-        // Both are of one commit: the second does not prove that the first was durable.
+        // Both records are of one commit, so the second does not prove that the first was durable.
         let tickets = [b"tears", b"goes!"].map(|value| {
             let bytes = batch_of(&[value]);
             log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit
@@ -278,7 +278,7 @@ fn what_was_cut_from_a_tail_does_not_come_back_after_a_close_in_order() {
         store.close().unwrap();
         let store = open_on(&image, &Options::small()).unwrap();
         assert!(store.report().clean && store.report().torn_tails.is_empty(), "{kind:?}");
-        // As long as what was torn: what lay behind that follows it now, if it is still there.
+        // The new record is as long as the torn one, so the record behind that would follow it now if it were still there.
         append(&store.log(id(0)).unwrap(), b"comes").unwrap();
 
         let image = image.crash_image(image.changes(), CrashChoice::Everything);
@@ -299,7 +299,7 @@ fn what_a_deleted_log_had_does_not_come_back_under_a_new_block_where_nothing_was
         }
         store.close().unwrap();
         drop((log, store));
-        // All of it reached the disk by itself; the zeros that follow it do not.
+        // The records reached the disk without a sync; the zeros that replace them do not.
         let disk = disk.crash_image(disk.changes(), CrashChoice::Everything);
         let store = open_on(&disk, &options).unwrap();
         store.create_log(spec(2, "other")).unwrap();
@@ -324,9 +324,9 @@ fn what_a_deleted_log_had_does_not_come_back_under_a_new_block_where_nothing_was
     }
 }
 
-/// A power cut tore the first batch of a block within its four bytes of mark, which the batch's own checksum does not cover. The
-/// next open took the block, dead by then, for one whose header had come back from an earlier life: the slot of the block was never
-/// used again, and each later open reported it once more.
+/// A power cut once tore the first batch of a block within the four bytes of its mark, which the batch's own checksum does
+/// not cover. The next open took the block, dead by then, for one whose header had come back from an earlier use of the
+/// slot: the slot was never used again, and each later open reported the block once more.
 #[test]
 fn a_block_whose_first_batch_was_torn_in_its_mark_is_moved_aside_once() {
     const PAGE: usize = 4096;
@@ -345,7 +345,7 @@ fn a_block_whose_first_batch_was_torn_in_its_mark_is_moved_aside_once() {
                 file[MARK].copy_from_slice(&[0x8a, 0, 0, 0]);
             }
         }
-        // Killed after each open; nothing of the block was promised.
+        // The store is killed after each open; nothing of the block was promised.
         for open in 0..4 {
             let disk = SimulatedDisk::from_contents(kind, &contents);
             let store = open_on(&disk, &options()).unwrap();

@@ -1,4 +1,4 @@
-//! Cursors: each entry once, also among readers at the same time and over restarts.
+//! Cursors: each entry is given once, also to readers at the same time and over restarts.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -172,7 +172,7 @@ fn many_cursor_moves_keep_the_journal_small() {
     assert_eq!(walrus.read_next("t", true).unwrap(), None);
 }
 
-/// A reader that had its entry in hand while the log was cut below it stored its place behind the cut.
+/// A reader that had its entry in hand while the log was cut below it once stored its place behind the cut.
 #[test]
 fn no_cursor_is_left_behind_the_end_by_a_truncation() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {

@@ -1,5 +1,5 @@
-//! Blocks that are gone without a trace in what is left: a file of blocks that lost its end, and a block whose header cannot be
-//! read. A log that went on in them ends earlier than it did, and nothing in it says so.
+//! Blocks that are gone without a trace: in a file of blocks that lost its end, or under a header that cannot be read. A
+//! log that went on in such a block ends earlier than it did, and nothing in the rest of it tells so.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -21,11 +21,11 @@ const RECORDS: u64 = 60;
 type Contents = BTreeMap<String, Vec<u8>>;
 
 fn options() -> Options {
-    let mark_interval = std::time::Duration::from_secs(3600); // only a close marks what is synced
+    let mark_interval = std::time::Duration::from_secs(3600); // Only a close writes synced marks.
     Options { block_bytes: BLOCK as u64, blocks_per_file: 4, mark_interval, ..Options::small() }
 }
 
-/// An open log and a sealed one, some blocks long, of a store that was killed or closed in order.
+/// A store with an open log of some blocks and a sealed log; it was killed or closed in order.
 fn filled(kind: TailKind, closes: bool) -> Contents {
     let disk = SimulatedDisk::new(kind);
     let store = open_on(&disk, &options()).unwrap();
@@ -52,7 +52,7 @@ fn log(store: &Store, number: u128) -> walrus_log::Log {
     store.log(walrus_log::LogId(uuid::Uuid::from_u128(number))).unwrap()
 }
 
-/// Files of blocks, and the position of the last block in each.
+/// Names of the files of blocks, and the position of the last block in each.
 fn last_blocks(contents: &Contents) -> Vec<(String, usize)> {
     let is_block = |bytes: &[u8], at: &usize| bytes[*at..].starts_with(b"WALRUSBK");
     let last = |(name, bytes): (&String, &Vec<u8>)| {
@@ -102,7 +102,7 @@ fn a_file_that_lost_its_end_is_told_once_and_no_open_log_vouches_for_its_own() {
     }
 }
 
-/// What was found by the campaign: a file of blocks with the bytes of `END`, two pages of which the first is zeros.
+/// A campaign of random damage once found a file of blocks with the bytes of `END`: two pages, of which the first is zeros.
 #[test]
 fn another_file_in_the_place_of_one_with_blocks_is_told() {
     let contents = filled(TailKind::Mapped, false);
@@ -127,8 +127,8 @@ fn an_empty_file_of_blocks_lost_nothing() {
     assert!(!log(&store, 1).is_suspect());
 }
 
-/// The header of a killed store's last block is all that says whose it is: the log ended in front of it, and its copy went on as
-/// one that has all that it ever acknowledged.
+/// The header of a killed store's last block alone tells whose it is. When it was damaged, the log once ended in front of
+/// the block, and its copy went on as one that has all that it ever acknowledged.
 #[test]
 fn a_block_that_nobody_can_name_makes_each_open_log_suspect() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {

@@ -1,4 +1,4 @@
-//! Bytes that change behind the engine's back: found, fenced or refused, never served as something else.
+//! Bytes that change behind the engine's back: they are found, and fenced or refused, but never served as something else.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -20,7 +20,8 @@ fn id(log: u128) -> LogId {
     LogId(uuid::Uuid::from_u128(log))
 }
 
-/// Two logs over several blocks, one of them sealed; closed in order, so that everything is proven.
+/// A store with two logs over several blocks, one of them sealed. It was closed in order, so that everything is proven
+/// durable.
 fn small_store(kind: TailKind) -> (SimulatedDisk, [Vec<Vec<u8>>; 2]) {
     let disk = SimulatedDisk::new(kind);
     let store = open_on(&disk, &options()).unwrap();
@@ -39,7 +40,8 @@ fn small_store(kind: TailKind) -> (SimulatedDisk, [Vec<Vec<u8>>; 2]) {
     (disk, expected)
 }
 
-/// Opens and reads everything: each value is the one that was appended, or its loss is said.
+/// Opens the store and reads everything; each value must be the one that was appended, or its loss must be told. Returns
+/// whether everything is there.
 fn check(
     contents: &BTreeMap<String, Vec<u8>>,
     kind: TailKind,
@@ -64,7 +66,7 @@ fn check(
         let fenced: u64 = fences.iter().map(|(start, end)| end - start).sum();
         assert_eq!(records.len() as u64 + fenced, expected.len() as u64, "{what}: {fences:?}");
         is_whole &= fences.is_empty();
-        // Other logs, and what comes later, are not hurt.
+        // A log that is not sealed takes later records.
         if !log.is_sealed() {
             let at = append(&log, b"later").unwrap();
             assert_eq!(at, Offset(expected.len() as u64), "{what}");
@@ -83,7 +85,7 @@ fn no_flipped_byte_is_served() {
         let (mut harmless, mut found) = (0, 0);
         for (name, bytes) in contents.iter().filter(|(name, _)| *name != "LOCK") {
             for (position, &byte) in bytes.iter().enumerate() {
-                // Every byte that says something near, a sample of the rest.
+                // Every byte that is not zero near the start of a page is flipped, and a sample of the rest.
                 let is_near = byte != 0 && (position % 4096 < 200 || position % 3 == 0);
                 if !is_near && position % 331 != 0 {
                     continue;
@@ -107,7 +109,7 @@ fn damage_found_by_a_reader_is_fenced_exactly() {
         append(&log, &numbered(i, 700)).unwrap();
     }
     store.drain();
-    // In the first block, which is sealed: the value of offset 20 starts with its number.
+    // Offset 20 lies in the first block, which is closed.
     let bytes = &disk.contents()["00000001.wal"];
     let value = numbered(20, 700);
     let position = bytes.windows(700).position(|window| window == value).unwrap();
@@ -145,19 +147,19 @@ fn lost_files_are_noticed() {
         contents.remove(name);
         let holds_something = disk.contents()[name].iter().any(|byte| *byte != 0);
         let is_whole = check(&contents, kind, &expected, &format!("without {name}"));
-        // What the manifest holds is known from journal and blocks, and the journal is whole without END.
+        // The manifest can be made again from journal and blocks, and the journal is whole without END.
         let is_derived = ["MANIFEST", "END"].contains(&name.as_str());
         assert_eq!(is_whole, !holds_something || is_derived, "{name}");
     }
 }
 
-/// The version is under the checksum: once, one flipped bit in it closed the whole store, and a repair refused as well.
+/// The version is under the checksum. One flipped bit in it once closed the whole store, and a repair refused as well.
 #[test]
 fn no_flipped_bit_of_manifest_journal_header_or_block_header_closes_the_store() {
     let kind = TailKind::Buffered;
     let (disk, expected) = small_store(kind);
     let contents = disk.contents();
-    // The spare holds nothing: it is overwritten by the next journal.
+    // The spare holds nothing, since the next journal overwrites it.
     let holds_something = |name: &str| !["LOCK", "journal.spare"].contains(&name);
     for (name, bytes) in contents.iter().filter(|(name, _)| holds_something(name)) {
         let fronts: Vec<usize> = match name.as_str() {
@@ -192,14 +194,14 @@ fn a_manifest_is_made_again_from_the_blocks_alone_and_not_from_those_of_two_stor
         let contents = one.contents().into_iter().filter(|(known, _)| known != name);
         contents.collect::<BTreeMap<_, _>>()
     };
-    // As it was: the same store, with the same sizes.
+    // The manifest is made as it was, for the same store and with the same sizes.
     let made = SimulatedDisk::from_contents(kind, &without("MANIFEST"));
     let again = open_on(&made, &Options::default()).unwrap();
     assert_eq!((again.block_bytes(), again.report().made_again.len()), (16 << 10, 1));
     drop(again);
     assert_eq!(made.contents()["MANIFEST"], one.contents()["MANIFEST"]);
     assert!(check(&without("MANIFEST"), kind, &expected, "without a manifest"));
-    // A journal of another store beside the blocks of this one says something else than they do.
+    // A journal of another store tells another manifest than the blocks of this one.
     let mut mixed = without("MANIFEST");
     for (name, bytes) in other.contents().into_iter().filter(|(name, _)| name.starts_with("journal")) {
         mixed.insert(name, bytes);
@@ -208,7 +210,7 @@ fn a_manifest_is_made_again_from_the_blocks_alone_and_not_from_those_of_two_stor
     assert!(error.to_string().contains("two stores"), "{error}");
 }
 
-/// With a checksum that is right, that is.
+/// Under the right checksum another version is no damage.
 #[test]
 fn another_format_is_refused_by_name() {
     let (disk, _) = small_store(TailKind::Buffered);
@@ -218,7 +220,7 @@ fn another_format_is_refused_by_name() {
             let mut contents = disk.contents();
             let bytes = contents.get_mut(name).unwrap();
             if bytes.len() > 4096 && !bytes.starts_with(b"WALRUS") {
-                continue; // its first slot is free
+                continue; // The first slot of the file is free.
             }
             bytes[8] = version;
             let sign = |bytes: &mut [u8], at: usize| {
@@ -267,7 +269,8 @@ fn a_directory_that_is_a_file_is_an_error() {
     ));
 }
 
-/// The block was scanned at each open, and nobody was told: that of a sealed log's last block was never written again.
+/// The block was once scanned at each open, and nobody was told; the footer of a sealed log's last block was never written
+/// again.
 #[test]
 fn a_damaged_footer_costs_a_scan_is_told_and_is_written_again() {
     let kind = TailKind::Buffered;

@@ -1,5 +1,5 @@
-//! Calls that fail: each answers its callers with an error, loses nothing that was acknowledged, and is not retried as
-//! if nothing had happened. A full disk is a clean refusal.
+//! Calls of the disk that fail. Each answers its callers with an error, loses nothing that was acknowledged, and is not
+//! retried as if nothing had happened; on a full disk appends are refused cleanly.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -17,7 +17,7 @@ fn options() -> Options {
 
 type Values = Vec<Vec<u8>>;
 
-/// Appends, cursor moves, a trim and a seal until something fails; what was acknowledged.
+/// Appends, moves a cursor, seals and closes until something fails; returns the acknowledged values.
 fn work(disk: &SimulatedDisk) -> Result<Values, (Values, Error)> {
     let mut acknowledged = Vec::new();
     let mut run = || {
@@ -30,7 +30,7 @@ fn work(disk: &SimulatedDisk) -> Result<Values, (Values, Error)> {
             if i % 5 == 0 {
                 log.cursor("c")?.read_next(true)?;
             }
-            // The background's calls come in a place that does not depend on its speed.
+            // The calls of the background come here, so that their numbers do not depend on its speed.
             store.drain();
         }
         log.seal(b"done")?;
@@ -95,15 +95,15 @@ fn after_a_failed_sync_the_log_is_poisoned_and_what_was_durable_can_be_read() {
         assert!(matches!(append(&log, b"after"), Err(Error::Poisoned { .. })));
         assert!(matches!(log.seal(b""), Err(Error::Poisoned { .. })));
         assert_eq!(values(&log), [b"before"]);
-        // Another log goes on elsewhere.
+        // Another log goes on in another file.
         let other = store.create_log(spec(2, "b")).unwrap();
         append(&other, b"fine").unwrap();
         assert!(store.close().is_err());
     }
 }
 
-/// A file whose removal failed, or is still under way, keeps its name: its number was once given to the next file,
-/// and appends failed with "already exists".
+/// A file whose removal failed, or is still under way, keeps its name. Its number was once given to the next file, and
+/// appends failed with "already exists".
 #[test]
 fn whichever_call_of_a_deletion_fails_new_files_find_a_name() {
     let delete = |fault: Option<u64>| {
@@ -118,7 +118,7 @@ fn whichever_call_of_a_deletion_fails_new_files_find_a_name() {
         fill(2, "b").unwrap();
         store.delete_log(LogId(uuid::Uuid::from_u128(1))).unwrap();
         store.drain();
-        // The only block of the newest file; the next one is ready in the file before.
+        // This is the only block of the newest file; the next one is ready in the file before.
         fill(3, "c").unwrap();
         let before = disk.calls();
         if let Some(call) = fault {

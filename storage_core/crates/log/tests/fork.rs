@@ -1,4 +1,5 @@
-//! A store in a forked child of the process that opened it. Alone in its program: it forks while its own threads work.
+//! A store in a forked child of the process that opened it. The tests are alone in their program, since they fork while
+//! their own threads work.
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 #![expect(unsafe_code, reason = "forks are made of system calls")]
 
@@ -8,12 +9,13 @@ use std::thread;
 
 use walrus_log::{Offset, Options, Retention, Walrus};
 
-/// A child that is still there then hangs, and is ended by the system.
+/// Seconds after which a child counts as hanging; the system ends it then.
 const LONG_S: u32 = 60;
 
-/// Forks, and works in the child: its exit code is what the work gives.
+/// Forks, does the work in the child, and returns its result, which is the child's exit code; or the negative number of
+/// the signal that ended the child.
 fn in_child(work: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child leaves by `_exit`, and so runs nothing of its parent's. glibc lets it allocate.
+    // SAFETY: the child leaves by `_exit`, and so runs no code of its parent's exit. glibc lets it allocate.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -26,11 +28,11 @@ fn in_child(work: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// Calls are made for what they do; answers of all types are thrown away alike.
+/// Drops the answer of a call, so that calls of all types can stand in one list.
 fn forget<T>(_answer: T) {}
 
-/// A call without an error to give waited for a lock that a thread of the parent held, and hung; or it told what was true
-/// before the fork.
+/// A call that returns no error once waited for a lock that a thread of the parent held, and hung; or it told what was
+/// true before the fork.
 #[test]
 fn a_call_that_has_no_error_to_give_panics_in_a_child_and_never_waits() {
     let directory = tempfile::tempdir().unwrap();
@@ -69,7 +71,7 @@ fn a_call_that_has_no_error_to_give_panics_in_a_child_and_never_waits() {
         let said = catch_unwind(AssertUnwindSafe(call)).err().and_then(|said| said.downcast::<String>().ok());
         said.is_some_and(|said| said.contains("before this process was forked"))
     };
-    // What a panic prints waits for a lock of its own.
+    // The default hook prints, which waits for a lock of its own.
     set_hook(Box::new(|_| ()));
     let is_over = AtomicBool::new(false);
     let codes: Vec<i32> = thread::scope(|scope| {

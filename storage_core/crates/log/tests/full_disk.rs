@@ -1,5 +1,5 @@
-//! A full disk is no trap. After about 960 moves of cursors on one the store could not trim, delete or close, and after a
-//! restart it did not open, not even to be read.
+//! Stores on a full disk. After about 960 moves of cursors on one, a store once could not trim, delete or close, and after
+//! a restart it did not open, not even to be read.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -12,7 +12,7 @@ use support::*;
 use walrus_log::{CrashChoice, Error, Log, LogId, Offset, Options, SimulatedDisk, Store, TailKind};
 
 const KINDS: [TailKind; 2] = [TailKind::Buffered, TailKind::Mapped];
-/// More than any journal has room for.
+/// Number of moves for which no journal has room.
 const MOVES: u64 = 20_000;
 
 fn options() -> Options {
@@ -61,7 +61,7 @@ fn a_store_on_a_full_disk_trims_seals_votes_deletes_closes_and_opens_again() {
         assert_eq!(values(&log(&store, 1)), expected, "{kind:?}");
         assert!(log(&store, 2).is_sealed() && store.logs().len() == 2, "{kind:?}");
         assert_eq!(store.property("vote").unwrap(), [35; 100][..], "{kind:?}");
-        // What it opened with has such room again.
+        // The journal of this open has room for moves again, until the disk is full.
         move_until_full(&store);
         log(&store, 1).delete_before(Offset(37)).unwrap();
         disk.set_full(false);
@@ -73,7 +73,7 @@ fn a_store_on_a_full_disk_trims_seals_votes_deletes_closes_and_opens_again() {
 
 #[test]
 fn a_torn_tail_stays_in_its_place_where_a_full_disk_has_no_room_for_it() {
-    // In the block that goes on, and behind a block that is torn itself.
+    // The tail is torn in the last block only, or from an earlier block on.
     for torn_from in [30, 12] {
         let disk = SimulatedDisk::new(TailKind::Buffered);
         let unmarked = Options { mark_interval: std::time::Duration::from_secs(3600), ..options() };

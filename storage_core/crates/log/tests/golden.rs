@@ -1,5 +1,6 @@
-//! The format stands still: stores that an earlier program wrote open, and the files of a fixed history are the same
-//! byte for byte. `WALRUS_WRITE_GOLDEN=1 cargo test -p walrus-log --test golden` writes them anew; the diff is read.
+//! Golden files, which hold the format still: stores that an earlier program wrote open, and the files of a fixed history
+//! are the same byte for byte. `WALRUS_WRITE_GOLDEN=1 cargo test -p walrus-log --test golden` writes them anew; their
+//! diff must be read.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -34,7 +35,8 @@ fn read(name: &str) -> BTreeMap<String, Vec<u8>> {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let mut bytes = fs::read(&path).unwrap();
         if name.starts_with("journal-") {
-            // Whole pages, as it was written: cut inside of the zeros of its last record it would have lost its end.
+            // Golden files lack their zeros at the end. The last record of a journal may end with zeros, and without them
+            // the journal would have lost its end.
             bytes.resize(bytes.len().next_multiple_of(4096), 0);
         }
         (name, bytes)
@@ -46,7 +48,7 @@ fn is_writing() -> bool {
     std::env::var_os("WALRUS_WRITE_GOLDEN").is_some()
 }
 
-/// The files of the fixed history, written anew first if they should be: once for all tests.
+/// The files of the fixed history, which are written anew first, once for all tests, if that was asked for.
 static GOLDEN: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     if is_writing() {
         write("golden", &history());
@@ -55,13 +57,13 @@ static GOLDEN: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
 });
 
 fn options() -> Options {
-    // Marks are written at close only: when else depends on the clock.
+    // Synced marks are written at close only; others would depend on the clock.
     let mark_interval = Duration::from_secs(3600);
     Options { block_bytes: 16 << 10, blocks_per_file: 3, mark_interval, ..Options::small() }
 }
 
-/// Every structure once: blocks with footers, an open block, all kinds of journal records that stay. The background
-/// finishes its work before each block is taken, else it may or may not have made the next one ready.
+/// The files of a history in which every structure occurs: blocks with footers, an open block, all kinds of journal records
+/// that stay. The background must finish its work before each block is taken, or the next one may or may not be ready.
 fn history() -> BTreeMap<String, Vec<u8>> {
     let disk = SimulatedDisk::from_contents(TailKind::Buffered, &manifest_alone());
     let store = open_on(&disk, &options()).unwrap();
@@ -92,7 +94,8 @@ fn history() -> BTreeMap<String, Vec<u8>> {
     disk.contents()
 }
 
-/// A store that was made and never promised anything. A new one would have a uuid of its own, and with it other checksums.
+/// The files of a store that was made and never promised anything. A new store would have a uuid of its own, and so other
+/// checksums.
 fn manifest_alone() -> BTreeMap<String, Vec<u8>> {
     let mut manifest = b"WALRUSMF".to_vec();
     manifest.extend(2_u32.to_le_bytes());
@@ -117,7 +120,7 @@ fn a_fixed_history_gives_the_same_bytes() {
     }
 }
 
-/// Without the zeros at the end: files read as zeros there.
+/// The bytes without the zeros at their end, since files read as zeros there.
 fn trimmed(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)]
 }
@@ -144,17 +147,18 @@ fn a_store_that_an_earlier_program_of_this_format_wrote_opens_whole() {
     }
 }
 
-/// (key, value) by offset; value 39 is the last of its key.
+/// Key and value of the record at an offset, of 40; the last four are the last of their keys.
 fn keyed(i: u64) -> ([u8; 1], Vec<u8>) {
     ([(i % 4) as u8], numbered(i, 1500))
 }
 
-/// Parts that fill blocks of their own.
+/// Batches of a group, each of which fills a block.
 fn parts() -> Vec<Vec<u8>> {
     (0..3).map(|part| batch_of(&[&numbered(100 + part * 2, 5000), &numbered(101 + part * 2, 5000)])).collect()
 }
 
-/// Blocks that were compacted, and blocks of a batch group. Its id is new each time: the bytes are not compared.
+/// The files of a history with compacted blocks and blocks of a batch group. The id of a group is new each time, so their
+/// bytes are not compared.
 fn later_history() -> BTreeMap<String, Vec<u8>> {
     let disk = SimulatedDisk::new(TailKind::Buffered);
     let store = open_on(&disk, &options()).unwrap();

@@ -1,4 +1,4 @@
-//! Many callers, few syncs; and a ticket that tasks await without a runtime of ours.
+//! Group commits: many callers share few syncs, and tasks await their tickets in any runtime.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -60,7 +60,7 @@ fn readers_see_nothing_that_is_not_durable() {
     assert_eq!(values(&log), [&b"one"[..], b"two"]);
 }
 
-/// Wakes a thread, and counts.
+/// A waker that unparks a thread, and counts how often.
 struct Unpark(thread::Thread, AtomicU64);
 
 impl Wake for Unpark {
@@ -100,7 +100,7 @@ fn tickets_are_futures() {
     assert!(commits <= 500, "{commits}");
 }
 
-/// One task for many appends, as event loops have it: the commit that answers them wakes it once.
+/// Event loops have one task for many appends; the commit that answers them wakes it once.
 #[test]
 fn a_task_that_waits_for_many_appends_is_woken_once_for_each_commit() {
     let directory = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn a_task_that_waits_for_many_appends_is_woken_once_for_each_commit() {
     assert!(woken <= commits, "woken {woken} times by {commits} commits");
 }
 
-/// An append, not waited for.
+/// Appends a value without waiting for its commit.
 fn begin(log: &Log, value: &[u8]) -> CommitTicket {
     let bytes = batch_of(&[value]);
     log.append(&Batch::parse(&bytes).unwrap().0).unwrap().commit
@@ -142,13 +142,13 @@ fn task() -> (Arc<Unpark>, Waker) {
     (Arc::clone(&unpark), unpark.into())
 }
 
-/// As tasks do that wait for several things and look at all of them whenever one comes.
+/// A task that waits for several things polls all of them whenever one comes.
 #[test]
 fn a_task_that_looks_again_is_woken_once_all_the_same() {
     let disk = SimulatedDisk::new(TailKind::Buffered);
     let store = Store::open_on(Arc::new(disk.clone()), Options::small()).unwrap();
     let log = store.create_log(spec(1, "t")).unwrap();
-    append(&log, b"first").unwrap(); // it has its block
+    append(&log, b"first").unwrap(); // The log has its block now.
     disk.set_stalled(true);
     let mut tickets = [begin(&log, b"one"), begin(&log, b"two")].map(Box::pin);
     let tasks = [task(), task()];
@@ -159,7 +159,7 @@ fn a_task_that_looks_again_is_woken_once_all_the_same() {
     }
     disk.set_stalled(false);
     log.commit().unwrap();
-    store.close().unwrap(); // its committing thread has told everybody
+    store.close().unwrap(); // The committing thread ends only after it has woken all tasks.
     assert_eq!(tasks.map(|(unpark, _)| unpark.1.load(Ordering::SeqCst)), [1, 1]);
 }
 
@@ -168,7 +168,7 @@ fn an_append_that_is_alone_on_a_quick_disk_is_better_waited_for() {
     alone_and_not(TailKind::Buffered);
 }
 
-/// There the kernel writes, so what a commit was given is not what it wrote.
+/// With mappings the kernel writes the bytes, so a commit is not measured by the bytes that it wrote itself.
 #[test]
 fn an_append_that_is_alone_on_a_quick_mapped_disk_is_better_waited_for() {
     alone_and_not(TailKind::Mapped);
@@ -182,12 +182,12 @@ fn alone_and_not(kind: TailKind) {
     assert!(alone.is_better_waited_for());
     alone.wait().unwrap();
 
-    // A stream of appends: the next is not alone for long.
+    // A large append is often one of a stream, so the next is not alone for long.
     begin(&log, &[7; 40_000]).wait().unwrap();
     let behind = begin(&log, b"behind a large one");
     assert!(!behind.is_better_waited_for());
     behind.wait().unwrap();
-    // Behind a small one, if this machine did not hold it up.
+    // An append behind a small one is better waited for, as soon as a commit was quick; a busy machine may slow some.
     let mut smalls = 0;
     while !begin(&log, b"behind a small one").is_better_waited_for() {
         log.commit().unwrap();
@@ -196,7 +196,7 @@ fn alone_and_not(kind: TailKind) {
     }
     log.commit().unwrap();
 
-    // Somebody commits, and is waited for.
+    // An append is not better waited for while a task awaits a commit that is under way.
     disk.set_stalled(true);
     let mut awaited = Box::pin(begin(&log, b"awaited"));
     let (_, waker) = task();

@@ -1,5 +1,5 @@
-//! Open logs in which batches rotted: what is missing is told, filled from another copy or left out, and the log is what
-//! it would be without the damage, or without the batches.
+//! Open logs in which batches rotted. The missing batches are told, and filled from another copy or left out; then the
+//! log is the same as one without the damage, or as one that never had the batches.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -26,7 +26,7 @@ fn put(log: &Log, number: u64) {
     log.append(&batch).unwrap().commit.wait().unwrap();
 }
 
-/// One record in each batch, over several blocks, of three producers; the store is closed in order.
+/// A disk with a log of one record in each batch, over several blocks, of three producers; its store was closed in order.
 fn filled(kind: TailKind) -> SimulatedDisk {
     let disk = SimulatedDisk::new(kind);
     let store = open_on(&disk, &Options::small()).unwrap();
@@ -60,7 +60,7 @@ fn ranges(pairs: &[(u64, u64)]) -> Vec<(Offset, Offset)> {
     pairs.iter().map(|&(start, end)| (Offset(start), Offset(end))).collect()
 }
 
-/// What a reader gets: offsets in order.
+/// The offsets that a reader gets, in order.
 fn offsets(log: &Log) -> Vec<u64> {
     read_from(log, Offset(0), 10_000).0.into_iter().map(|(offset, _)| offset).collect()
 }
@@ -106,7 +106,7 @@ fn what_rotted_is_left_out_of_digests_and_a_log_without_it_is_the_same() {
         let (_store, log) = open(&disk);
         assert_eq!(log.recount().unwrap(), ranges(&[(20, 23)]));
 
-        // A copy that is made anew never gets those batches.
+        // A new copy never gets those batches.
         let fresh_disk = SimulatedDisk::new(kind);
         let store = open_on(&fresh_disk, &Options::small()).unwrap();
         let fresh = store.create_log(spec(1, "a")).unwrap();

@@ -1,4 +1,4 @@
-//! Looking at a store changes nothing of it, and says what an open would find.
+//! Inspections of a store change nothing of it, and tell what an open would find.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -32,7 +32,7 @@ fn options() -> Options {
     Options { blocks_per_file: 8, ..Options::small() }
 }
 
-/// Two logs, one of them sealed, over several blocks.
+/// Makes a store with two logs, one of them sealed, over several blocks.
 fn fill(directory: &Path) {
     let store = open(directory, &options());
     let logs = [store.create_log(spec(1, "orders")).unwrap(), store.create_log(spec(2, "done")).unwrap()];
@@ -58,7 +58,7 @@ fn a_look_changes_nothing_and_tells_what_is_there() {
     let verified = verify(directory.path()).unwrap();
     assert!(contents(directory.path()) == before);
     assert_eq!(verified.inspection, seen);
-    // What was trimmed of a block is still in it.
+    // Trimmed records stay in a block that still holds others.
     let stored: u64 = seen.logs.iter().map(|log| log.size_bytes).sum();
     assert_eq!(verified.batches, 122);
     assert!(verified.bytes < stored, "{} of {stored}", verified.bytes);
@@ -94,7 +94,7 @@ fn damage_is_found_by_reading_and_left_as_it_is() {
 
 #[test]
 fn a_torn_tail_is_told_but_not_cut() {
-    // What a kill leaves: the directory of a store that is still open.
+    // The directory of a store that is still open is what a kill leaves.
     let directory = {
         let living = tempfile::tempdir().unwrap();
         let store = open(living.path(), &options());
@@ -115,7 +115,7 @@ fn a_torn_tail_is_told_but_not_cut() {
     assert_eq!(seen.report.torn_tails.len(), 1);
     assert_eq!((seen.logs[0].end, seen.logs[0].is_suspect), (Offset(3), true));
     assert!(contents(directory.path()) == before);
-    // An open does what was said.
+    // An open finds what the inspection told.
     assert_eq!(open(directory.path(), &options()).report().torn_tails, seen.report.torn_tails);
     assert_eq!(verify(directory.path()).unwrap().batches, 3);
 }

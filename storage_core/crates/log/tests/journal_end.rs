@@ -1,5 +1,6 @@
-//! A journal that lost its end: cut, or with a last page of zeros, it looks just like one whose last records were never written.
-//! Topics vanished, offsets started again at 0, entries that must come once came again, and nothing said so.
+//! Journals that lost their end. Cut, or with a last page of zeros, a journal looks just like one whose last records were
+//! never written: once topics vanished so, offsets started again at 0, entries that must come once came again, and
+//! nothing told it.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -25,7 +26,7 @@ fn log(store: &Store, id: u128) -> Log {
     store.log(LogId(uuid::Uuid::from_u128(id))).unwrap()
 }
 
-/// Two logs, the second made later; a cursor of the first that must not give an entry twice.
+/// A store with two logs, the second made later, and a cursor of the first that must not give an entry twice.
 fn filled(closes: bool) -> BTreeMap<String, Vec<u8>> {
     let disk = SimulatedDisk::new(KIND);
     let store = open_on(&disk, &options()).unwrap();
@@ -63,7 +64,7 @@ fn open(contents: &BTreeMap<String, Vec<u8>>) -> (SimulatedDisk, Store) {
     (disk, store)
 }
 
-/// What the journal said of the logs is gone; their blocks give them back, with names and ends.
+/// Checks that the blocks give the logs back, with names and ends, after the journal has lost its records of them.
 fn check_adopted(contents: &BTreeMap<String, Vec<u8>>, what: &str) {
     let (disk, store) = open(contents);
     let lost = store.report().lost_end.clone().unwrap_or_else(|| panic!("{what}: nothing is said"));
@@ -75,7 +76,7 @@ fn check_adopted(contents: &BTreeMap<String, Vec<u8>>, what: &str) {
     assert_eq!(values(&second), (100..130).map(|i| numbered(i, 700)).collect::<Vec<_>>(), "{what}");
     assert!(first.is_suspect() && second.is_suspect(), "{what}");
     assert_eq!((append(&first, b"x"), append(&second, b"y")).0.unwrap(), Offset(10), "{what}");
-    // Nobody knows how far the cursor was, now and after the next start.
+    // Nobody knows how far the cursor was, neither now nor after the next start.
     let refused = |store: &Store, name: &str| {
         let refused = log(store, 1).cursor(name).unwrap().read_next(true);
         assert!(matches!(refused, Err(Error::DoubtedCursor { .. })), "{what}: {refused:?}");
@@ -108,7 +109,7 @@ fn a_journal_cut_in_front_of_the_logs_says_so_and_their_blocks_give_them_back() 
     for closes in [true, false] {
         let contents = filled(closes);
         let name = journal(&contents);
-        // Behind the records that it was made with: nothing of the logs.
+        // The cuts leave the records that the journal was made with, which tell nothing of the logs.
         for length in [128, 208] {
             let mut cut = contents.clone();
             cut.get_mut(&name).unwrap().truncate(length);
@@ -122,7 +123,7 @@ fn a_journal_cut_in_front_of_the_logs_says_so_and_their_blocks_give_them_back() 
     }
 }
 
-/// Wherever it is cut: it is told, and nothing is served that is not so.
+/// Wherever the journal is cut, the loss is told and the logs are whole, or the store does not open.
 #[test]
 fn a_journal_of_a_closed_store_cut_anywhere_is_told() {
     let contents = filled(true);
@@ -144,7 +145,7 @@ fn a_journal_of_a_closed_store_cut_anywhere_is_told() {
     }
 }
 
-/// END said nothing of what such a store wrote: only what is synced was noted, and nothing is.
+/// END once told nothing of the records of such a store, since it noted only synced ones, and no record is synced there.
 #[test]
 fn a_cut_journal_of_a_store_that_never_syncs_is_told_on_the_machine_that_closed_it() {
     for kind in [TailKind::Buffered, TailKind::Mapped] {
@@ -162,7 +163,8 @@ fn a_cut_journal_of_a_store_that_never_syncs_is_told_on_the_machine_that_closed_
         assert_eq!(log(&store, 1).name(), "first");
         store.close().unwrap();
         drop(store);
-        // Another machine never had it in memory: there nobody can tell a cut journal from one that was not written.
+        // Another run of the machine never had the journal in memory, so there nobody can tell a cut journal from one that
+        // was not written.
         let other = SimulatedDisk::from_contents(kind, &disk.contents());
         assert_eq!(open_on(&other, &never).unwrap().report().lost_end, None, "{kind:?}");
     }
@@ -175,7 +177,7 @@ fn the_blocks_alone_tell_it_too() {
     let name = journal(&contents);
     contents.get_mut(&name).unwrap().truncate(208);
     check_adopted(&contents, "without END");
-    // END itself is made again, too.
+    // A damaged END is made again, too.
     let mut contents = filled(true);
     contents.get_mut("END").unwrap().fill(0xa5);
     let (_, store) = open(&contents);
@@ -185,7 +187,7 @@ fn the_blocks_alone_tell_it_too() {
     );
 }
 
-/// A crash in the middle of telling: the next open finds the same.
+/// After a crash in the middle of an open that notes the loss, the next open finds the same.
 #[test]
 fn a_crash_while_the_loss_is_noted_loses_nothing_of_it() {
     let mut contents = filled(true);

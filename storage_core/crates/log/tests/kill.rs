@@ -1,4 +1,5 @@
-//! kill -9 in the middle of appends, again and again on the same directory: what was acknowledged is there afterwards.
+//! Kills (SIGKILL) in the middle of appends, again and again on the same directory: acknowledged records are there
+//! afterwards.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -17,7 +18,7 @@ use std::thread;
 use support::*;
 use walrus_log::{Backend, LogId, Offset, Options};
 
-/// The child process: appends from several threads and prints each acknowledged append, until it is killed.
+/// Runs in the child process: appends from several threads and prints each acknowledged append, until it is killed.
 #[test]
 #[ignore = "started by the tests below, which kill it"]
 fn appends_until_killed() {
@@ -34,7 +35,7 @@ fn appends_until_killed() {
                     let number = (round << 40) | i;
                     let size = 8 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % 3000;
                     let offset = append(&handle, &value(number, size)).unwrap();
-                    // One write: a line is whole or not there.
+                    // A line is written by one call, so it is whole or not there.
                     let line = format!("ack {log} {offset} {number} {size}\n");
                     std::io::stdout().write_all(line.as_bytes()).unwrap();
                 }
@@ -43,7 +44,7 @@ fn appends_until_killed() {
     });
 }
 
-/// Starts with its number and repeats its lowest byte.
+/// A value that starts with its number and repeats the lowest byte of that.
 fn value(number: u64, size: usize) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
     value.resize(size, number as u8);
@@ -54,10 +55,11 @@ fn options(backend: Backend) -> Options {
     Options { backend, blocks_per_file: 8, ..Options::small() }
 }
 
-/// Kills of each backend.
+/// Number of kills for each backend.
 const ROUNDS: u64 = 70;
 
-/// One at a time: a process that is started holds the locks of the other tests' stores for a moment.
+/// Held by the one test that may start processes: a process that is started holds the locks of the other tests' stores
+/// for a moment.
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn acknowledged_survives(backend: Backend, name: &str) {

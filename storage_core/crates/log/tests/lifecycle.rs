@@ -1,4 +1,4 @@
-//! Seal, trim, truncate, delete: promises that hold over a reopen, and space that comes back.
+//! Seals, trims, truncations and deletions: their promises hold over a reopen, and space comes back.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -227,7 +227,8 @@ fn a_closed_store_refuses_and_lets_go_of_the_directory() {
     open_on(&disk, &Options::small()).unwrap();
 }
 
-/// A wait for the commit of an append that was committed and then cut off never ended: the log's end stayed below it.
+/// A wait for the commit of an append that was committed and then cut off once never ended, since the log's end stayed
+/// below it.
 #[test]
 fn a_ticket_of_what_a_truncation_cut_off_resolves() {
     for kind in DISKS {
@@ -243,8 +244,8 @@ fn a_ticket_of_what_a_truncation_cut_off_resolves() {
     }
 }
 
-/// A footer is derived and not synced: what a power failure left of one, with the next block gone, was reported as a
-/// torn tail of the log.
+/// A footer is derived data and not synced. The rest of one after a power failure, with the next block gone, was once
+/// reported as a torn tail of the log.
 #[test]
 fn what_is_left_of_a_footer_is_no_torn_tail() {
     for kind in DISKS {
@@ -252,10 +253,10 @@ fn what_is_left_of_a_footer_is_no_torn_tail() {
         let options = Options { fsync: FsyncSchedule::NoFsync, ..Options::small() };
         let store = open_on(&disk, &options).unwrap();
         let log = store.create_log(spec(1, "a")).unwrap();
-        // The first slot is ready: the first block does not take the second.
+        // The first slot is ready now, so the first block does not take the second.
         store.drain();
         let mut count = 0;
-        // Until the second block is there.
+        // Values are appended until the log has its second block.
         loop {
             fill(&log, count, 1);
             count += 1;
@@ -278,7 +279,7 @@ fn what_is_left_of_a_footer_is_no_torn_tail() {
             assert_eq!((&store.report().torn_tails[..], &store.report().corrupted[..]), (&[][..], &[][..]));
             let log = store.logs()[0].clone();
             assert_eq!(values(&log), expected(0..count - 1), "{announces}");
-            // What is left of it is out of the way of what comes next.
+            // The rest of the footer does no harm to appends that come next.
             fill(&log, count - 1, 200);
             assert_eq!(values(&log), expected(0..count + 199));
             store.close().unwrap();
@@ -290,7 +291,7 @@ fn what_is_left_of_a_footer_is_no_torn_tail() {
     }
 }
 
-/// Who waited for an append to a log that was deleted before its commit waited for ever.
+/// A wait for an append to a log that was deleted before its commit once never ended.
 #[test]
 fn an_append_to_a_log_that_is_deleted_is_answered() {
     for kind in DISKS {
@@ -320,7 +321,7 @@ fn a_task_that_awaits_an_append_to_a_log_that_is_deleted_is_woken() {
     let disk = SimulatedDisk::new(TailKind::Buffered);
     let store = open_on(&disk, &Options::small()).unwrap();
     let log = store.create_log(spec(1, "a")).unwrap();
-    // The block is open: the next append needs nothing of the disk.
+    // The log has its open block now, so the next append needs nothing of the disk.
     append(&log, b"first").unwrap();
     store.drain();
     // The commit that the task asks for stands still until the deletion has begun.

@@ -1,4 +1,4 @@
-//! Damaged batches of a sealed log are written again from another copy's bytes, in their place or not at all.
+//! Mends of a sealed log: damaged batches are written again from another copy's bytes, in their place or not at all.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -19,7 +19,7 @@ fn value(number: u64) -> Vec<u8> {
     numbered(number, 700)
 }
 
-/// One record in each batch, over several blocks.
+/// Makes a log of one record in each batch, over several blocks.
 fn filled(kind: TailKind, epoch: u32) -> (SimulatedDisk, Store, Log) {
     let disk = SimulatedDisk::new(kind);
     let store = open_on(&disk, &Options::small()).unwrap();
@@ -37,7 +37,7 @@ fn sealed(kind: TailKind) -> (SimulatedDisk, Store, Log) {
     (disk, store, log)
 }
 
-/// The stored bytes of these batches, from a copy that is whole.
+/// The stored bytes of these batches, from an undamaged copy.
 fn good(offsets: std::ops::Range<u64>) -> Vec<u8> {
     let (_, _store, log) = sealed(TailKind::Buffered);
     stored(&log, offsets)
@@ -82,7 +82,7 @@ fn damaged_batches_are_as_before_for_readers_at_once_and_after_a_restart() {
             assert!(log.mend(Offset(ranges.start), &good(ranges)).unwrap());
             assert_eq!(values(&log), all_values());
         }
-        // Marks may differ in what they say of commits, and nothing else.
+        // The marks of mended batches may tell other commits; nothing else may differ.
         let differing =
             data(&disk).values().flatten().zip(before.values().flatten()).filter(|(a, b)| a != b).count();
         assert!(differing <= 4 * 6, "{differing} bytes");

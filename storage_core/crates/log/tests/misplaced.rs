@@ -1,5 +1,5 @@
-//! Writes that went astray: right bytes of a log, at a place where other bytes belong. Nothing in a batch used to name its log;
-//! base offset, epoch and checksum sufficed, and a reader of one topic was given the records of another.
+//! Writes that went astray: right bytes of a log, at a place where other bytes belong. Nothing in a batch once named its
+//! log; base offset, epoch and checksum sufficed, and a reader of one topic was given the records of another.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -16,7 +16,8 @@ use walrus_log::{Epoch, Error, LogId, LogSpec, Offset, Options, SimulatedDisk, T
 
 const PAGE: usize = 4096;
 const BLOCK: usize = 16 << 10;
-/// A value whose batch is a quarter of a page: batches of equal offsets lie in equal places of their blocks.
+/// Size of values whose batch is a quarter of a page, so that batches of equal offsets lie in equal places of their
+/// blocks.
 const VALUE_BYTES: usize = 954;
 const RECORDS: u64 = 40;
 
@@ -30,7 +31,7 @@ fn value(log: u64, offset: u64) -> Vec<u8> {
     numbered(log << 32 | offset, VALUE_BYTES)
 }
 
-/// Two logs with equal offsets in equal places, closed in order or killed.
+/// A store with two logs that have equal offsets in equal places; it was closed in order or killed.
 fn filled(kind: TailKind, closes: bool) -> Contents {
     let disk = SimulatedDisk::new(kind);
     let store = open_on(&disk, &options()).unwrap();
@@ -47,7 +48,8 @@ fn filled(kind: TailKind, closes: bool) -> Contents {
     disk.contents()
 }
 
-/// Opens and reads it all: each record is its log's own, or its loss is said. How many are lost.
+/// Opens the store, reads everything, and returns how many records are lost. Each record must be its log's own, or its
+/// loss must be told.
 fn lost(contents: &Contents, kind: TailKind, what: &str) -> u64 {
     let disk = SimulatedDisk::from_contents(kind, contents);
     let store = open_on(&disk, &options()).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -65,7 +67,7 @@ fn lost(contents: &Contents, kind: TailKind, what: &str) -> u64 {
     lost
 }
 
-/// (file, position) of all places of that size that hold something.
+/// File and position of all aligned places of that size that hold something.
 fn places(contents: &Contents, bytes: usize) -> Vec<(String, usize)> {
     let files = contents.iter().filter(|(name, _)| name.ends_with(".wal"));
     let used = |file: &Vec<u8>, at: &usize| file[*at..at + bytes].iter().any(|byte| *byte != 0);
@@ -82,7 +84,7 @@ fn copy(contents: &mut Contents, from: &(String, usize), to: &(String, usize), b
     contents.get_mut(&to.0).unwrap()[to.1..to.1 + bytes].copy_from_slice(&moved);
 }
 
-/// 37 of 400 single moves were served as right.
+/// Of 400 moves of single pages, 37 were once served as right.
 #[test]
 fn a_page_that_landed_in_another_place_is_not_served() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {
@@ -133,7 +135,7 @@ fn files_that_changed_names_and_doubled_files_are_not_served() {
     assert_eq!(lost(&doubled, kind, "a doubled file"), 0);
 }
 
-/// An old copy of a page: what was there before the last appends.
+/// The pages are old copies, from before the last append.
 #[test]
 fn a_page_that_was_not_written_is_damage_below_the_synced_mark_and_a_torn_tail_above() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {
@@ -161,7 +163,7 @@ fn a_page_that_was_not_written_is_damage_below_the_synced_mark_and_a_torn_tail_a
     }
 }
 
-/// A record can hold a batch, with the offset that comes next: it used to count as one behind damage.
+/// A record can hold a batch, with the offset that comes next; behind damage that once counted as a batch of the log.
 #[test]
 fn a_batch_inside_of_a_record_does_not_count_behind_damage() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {
@@ -214,7 +216,7 @@ fn what_leaves_a_store_is_verbatim() {
     }
 }
 
-/// Base offset and sequence of the blocks that were opened, as their headers say.
+/// Base offset and sequence of the blocks that were opened, by their headers.
 fn blocks(disk: &SimulatedDisk) -> Vec<(u64, u64)> {
     let contents = disk.contents();
     let pages = contents.values().flat_map(|bytes| bytes.chunks(PAGE));
@@ -225,7 +227,7 @@ fn blocks(disk: &SimulatedDisk) -> Vec<(u64, u64)> {
     blocks
 }
 
-/// Else what was cut could count again, at its old place under the old block sequence.
+/// In the old block the cut records could count again, at their old places under the old block sequence.
 #[test]
 fn a_log_that_was_cut_goes_on_in_a_new_block() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {
@@ -239,7 +241,7 @@ fn a_log_that_was_cut_goes_on_in_a_new_block() {
         log.truncate_to(Offset(4)).unwrap();
         append(&log, b"behind a truncation").unwrap();
         assert_eq!(blocks(&disk), [(0, 1), (4, 2)], "{kind:?}");
-        // The same for a tail that a crash tore.
+        // A log whose tail was torn by a crash goes on in a new block too.
         let last = value(1, 5);
         let at = torn.contents()["00000001.wal"].windows(20).position(|it| it == &last[..20]).unwrap();
         torn.flip("00000001.wal", at, 1);
@@ -248,7 +250,7 @@ fn a_log_that_was_cut_goes_on_in_a_new_block() {
         assert_eq!((log.end_offset(), store.report().torn_tails.len()), (Offset(5), 1), "{kind:?}");
         append(&log, b"behind a torn tail").unwrap();
         assert_eq!(blocks(&torn), [(0, 1), (5, 2)], "{kind:?}");
-        // What was cut is said once.
+        // The cut is told once.
         store.close().unwrap();
         drop((log, store));
         let store = open_on(&torn, &options()).unwrap();
@@ -270,8 +272,8 @@ fn a_journal_under_another_number_is_refused() {
     assert!(error.to_string().contains("another number"), "{error}");
 }
 
-/// A header page of zeros made its block a free slot: what lay behind it was thrown away, and where it was the last block of its
-/// log nothing was said.
+/// A header page of zeros once made its block a free slot: the data behind it was thrown away, and if it was the last block
+/// of its log, nothing was told.
 #[test]
 fn data_behind_a_header_of_zeros_is_told_and_kept() {
     let kind = TailKind::Buffered;
@@ -298,8 +300,8 @@ fn data_behind_a_header_of_zeros_is_told_and_kept() {
     assert!(blocks > 10, "{blocks}");
 }
 
-/// An old header page that came back to a slot that was used again since named a block that nobody needs: the slot was freed, and
-/// the data of the log that lives there was zeroed.
+/// An old header page once came back to a slot that was used again since. It named a block that nobody needs, so the slot
+/// was freed, and the data of the log that lives there was zeroed.
 #[test]
 fn an_old_header_that_comes_back_frees_no_slot_of_another_block() {
     let kind = TailKind::Buffered;

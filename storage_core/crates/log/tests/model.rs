@@ -1,4 +1,4 @@
-//! Random histories against the simplest model there is: a vector of values, a start, a cursor.
+//! Random histories of a store against a simple model: a vector of values, a start, a cursor.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -134,7 +134,7 @@ impl World {
             }
             Step::Truncate(to) => {
                 let to = to.index(model.values.len() + 1);
-                // Only the start of a batch that is still there can be the end.
+                // A log can only be truncated to the start of a batch that is still there.
                 let to = model.values.get(to).map_or(model.end(), |(_, base)| *base);
                 if to >= model.start {
                     log.truncate_to(Offset(to)).unwrap();
@@ -173,7 +173,7 @@ fn run(tail_kind: TailKind, fsync: FsyncSchedule, steps: &[Step]) {
     store.create_log(spec(1, "a")).unwrap();
     let mut world = World { disk, options, store, model: Model::default() };
     for step in steps {
-        // What is not synced need not survive a power failure, nor buffers a kill.
+        // Unsynced records need not survive a power failure, nor need buffers survive a kill.
         let is_crash = matches!(step, Step::Kill | Step::PowerFailure(_));
         if fsync == FsyncSchedule::SyncEach || !is_crash {
             world.step(step);

@@ -1,5 +1,5 @@
-//! Logs that never sync, written faster than the disk takes it: memory stays bounded, nothing is lost, and a disk that
-//! fails lets nobody wait for ever.
+//! Logs that never sync, and are written faster than the disk takes it: memory stays bounded, nothing is lost, and on a
+//! disk that fails nobody waits for ever.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -13,7 +13,7 @@ use std::thread;
 use support::*;
 use walrus_log::{Error, Fault, FsyncSchedule, Options, SimulatedDisk, TailKind};
 
-/// So little that a writer waits for the disk all the time.
+/// Options with so little memory for unwritten bytes that a writer waits for the disk all the time.
 fn pressed() -> Options {
     Options {
         fsync: FsyncSchedule::NoFsync,
@@ -43,7 +43,7 @@ fn writers_that_outrun_the_disk_wait_and_lose_nothing() {
         let store = open(directory.path(), &options);
         for (log, handle) in (0..).zip(store.logs()) {
             let expected: Vec<_> = (0..160).map(|i| numbered(log << 32 | i, 100_000)).collect();
-            // Not `assert_eq`: the difference would be megabytes.
+            // `assert_eq` would print megabytes.
             assert!(values(&handle) == expected, "{backend:?}, log {log}");
         }
     }

@@ -1,4 +1,5 @@
-//! Repairs: a store whose journal is lost or damaged opens again with everything its blocks hold, and nothing is deleted.
+//! Repairs: a store whose journal is lost or damaged opens again with everything that its blocks hold, and nothing is
+//! deleted.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -17,7 +18,7 @@ fn options() -> Options {
     Options { mark_interval: std::time::Duration::ZERO, ..Options::small() }
 }
 
-/// Two logs of several blocks, one of them trimmed and with a cursor.
+/// Makes a store with two logs of several blocks; the first is trimmed, the second has a cursor.
 fn fill(directory: &Path) {
     let store = open(directory, &options());
     let logs = [1, 2].map(|id| store.create_log(spec(id, &format!("log {id}"))).unwrap());
@@ -47,7 +48,8 @@ fn check_log_2(store: &Store) {
     append(&second, b"goes on").unwrap();
 }
 
-/// Nobody knows what else the journal said: a reader that must not get an entry twice is told so.
+/// Checks that the store knows of lost promises. Nobody knows what else the journal said, so a reader that must not get
+/// an entry twice is refused.
 fn check_promises(store: &Store) {
     assert!(store.has_lost_promises());
     for id in [1, 2] {
@@ -69,7 +71,7 @@ fn a_lost_journal_is_made_again_from_the_headers_of_blocks() {
     let store = open(directory.path(), &options());
     check_promises(&store);
     check_log_2(&store);
-    // The trim is forgotten, what it freed is gone all the same.
+    // The trim is forgotten, but the blocks that it freed are gone.
     let first = log(&store, 1);
     assert!(
         first.start_offset() <= Offset(70) && first.start_offset() > Offset(0),
@@ -88,7 +90,7 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
     let good = fs::read(&path).unwrap();
     let used = good.iter().rposition(|byte| *byte != 0).unwrap();
     let (mut knew_all, mut knew_nothing) = (0, 0);
-    // In the first record, then here and there.
+    // The damage lies in the first record, then in places all over the journal.
     for at in [100].into_iter().chain((0..used).step_by(used / 15)) {
         let copy = tempfile::tempdir().unwrap();
         for file in fs::read_dir(directory.path()).unwrap() {
@@ -99,7 +101,7 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
         bad[at] ^= 0x40;
         fs::write(copy.path().join(path.file_name().unwrap()), &bad).unwrap();
         if !matches!(Store::open(copy.path(), options()), Err(Error::Damaged { .. })) {
-            // In the last group, which may be torn, or in padding: no damage that refuses a start.
+            // Damage in padding, or in the last group, which may be torn, refuses no start.
             continue;
         }
         let repaired = repair(copy.path()).unwrap();
@@ -113,7 +115,7 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
         let first = log(&store, 1);
         knew_all += u32::from(journal.logs_known == 2);
         knew_nothing += u32::from(journal.logs_known == 0);
-        // Where the log is known and its trim is not, what the trim freed counts as damaged.
+        // If the log is known and its trim is not, the offsets that the trim freed count as damaged.
         let (records, fences) = read_from(&first, first.start_offset(), 10_000);
         let Some(&(begin, _)) = records.first() else {
             panic!(
@@ -141,9 +143,9 @@ fn of_a_damaged_journal_everything_before_the_damage_counts() {
     assert!(knew_nothing > 0 && knew_all > 8, "{knew_nothing} {knew_all}");
 }
 
-/// A repair numbered on from the last record that it could read and wrote the whole state again: with many logs the new journal
-/// went further than END and blocks say, so the open behind it believed that nothing was lost. A cursor went back, and entries
-/// that must come once came again.
+/// A repair once numbered on from the last record that it could read, and wrote the whole state again. With many logs the
+/// new journal went further than END and blocks say, so the next open believed that nothing was lost: a cursor went back,
+/// and entries that must come once came again.
 #[test]
 fn a_repaired_journal_of_many_logs_does_not_pass_for_a_whole_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -163,7 +165,7 @@ fn a_repaired_journal_of_many_logs_does_not_pass_for_a_whole_one() {
     drop((cursor, first, store));
     let path = journal(directory.path());
     let mut bytes = fs::read(&path).unwrap();
-    // One move in the middle: those behind it prove that it was there.
+    // One move in the middle is damaged; those behind it prove that it was there.
     let is_move = |at: &usize| bytes[at + 24] == 10 && bytes[at + 4..at + 8] == 29u32.to_le_bytes();
     let moves: Vec<usize> = (0..bytes.len() - 64).step_by(8).filter(is_move).collect();
     assert_eq!(moves.len(), 9);
@@ -178,15 +180,15 @@ fn a_repaired_journal_of_many_logs_does_not_pass_for_a_whole_one() {
     assert_eq!(store.logs().len(), 201);
 }
 
-/// A record of a kind that this program does not know, with a right checksum, counted as damage: a repair by an older program
-/// threw away what a newer one had promised.
+/// A record of an unknown kind, with the right checksum, once counted as damage: a repair by an older program threw away
+/// what a newer one had promised.
 #[test]
 fn a_record_of_a_newer_program_is_refused_by_name_and_no_repair_touches_it() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
     let path = journal(directory.path());
     let mut bytes = fs::read(&path).unwrap();
-    // The last one, `closed`, becomes one of kind 200.
+    // The last record, which says that the store was closed, becomes one of kind 200.
     let closed = (0..bytes.len() - 32).step_by(8).rfind(|&at| bytes[at + 24] == 14).unwrap();
     bytes[closed + 24] = 200;
     let checksum = crc(&bytes[closed + 4..closed + 32]);
@@ -200,7 +202,7 @@ fn a_record_of_a_newer_program_is_refused_by_name_and_no_repair_touches_it() {
     }
 }
 
-/// CRC-32C.
+/// Computes CRC-32C bit by bit.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
@@ -220,7 +222,7 @@ fn blocks_of_a_log_of_which_only_the_creation_is_known_are_kept() {
     fill(directory.path());
     let path = journal(directory.path());
     let mut bytes = fs::read(&path).unwrap();
-    // The creation of the second log: that of the first lies before it, synced marks and the trim behind.
+    // The creation of the second log is damaged. That of the first lies before it, synced marks and the trim behind it.
     let at = bytes.windows(5).position(|window| window == b"log 2").unwrap();
     bytes[at] ^= 0x40;
     fs::write(&path, &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What logs forget: by trim, age, size and consumption, never what is held; and the space that comes back.
+//! Retention: logs forget records by trim, age, size and consumption, but never held ones, and give their space back.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -25,7 +25,7 @@ fn fill(log: &Log, count: u64) {
     }
 }
 
-/// As one batch.
+/// Appends the values as one batch.
 fn fill_at_once(log: &Log, count: u64) {
     let from = log.end_offset().0;
     let values: Vec<_> = (from..from + count).map(|number| numbered(number, 1000)).collect();
@@ -86,7 +86,7 @@ fn what_is_old_goes_but_for_the_block_that_grows() {
     fill(&log, 200);
     log.set_retention(Retention { age: Some(Duration::from_secs(3600)), ..Retention::default() });
     store.drain();
-    // Its batches are from 1970: all but the last block go.
+    // The batches are from 1970, so all but the last block go.
     let start = log.start_offset();
     assert!(start > Offset(100) && start < Offset(200), "{start}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -97,7 +97,7 @@ fn what_is_old_goes_but_for_the_block_that_grows() {
         log.append(&batch).unwrap().commit.wait().unwrap();
     }
     store.drain();
-    // The block with the first young records stays.
+    // The block with the first young records stays, and so do the old records in it.
     assert!(log.start_offset() < Offset(200));
     assert_eq!(log.floor().reason, FloorReason::Nothing);
 }
@@ -144,7 +144,8 @@ fn a_walrus_keeps_its_retention_for_every_topic() {
     }
 }
 
-/// What the directory's files take of the disk, and how many handles this process has on them: descriptors, mappings.
+/// The bytes that the directory's files take of the disk, and the number of descriptors and mappings that this process has
+/// of them.
 fn used(directory: &Path) -> (u64, usize) {
     let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().metadata().unwrap());
     let bytes = files.map(|file| file.blocks() * 512).sum();
@@ -162,7 +163,7 @@ fn a_long_life_of_appends_and_trims_keeps_space_and_handles_flat() {
     for options in all_options() {
         let directory = tempfile::tempdir().unwrap();
         let mut life = 0_u32;
-        // Over several opens: what one leaves behind the next must not keep.
+        // Space and handles must stay flat over several opens too.
         for _ in 0..3 {
             let store = open(directory.path(), &options);
             let logs = [1, 2].map(|id| store.create_log(spec(id, "t")).unwrap());
@@ -181,12 +182,12 @@ fn a_long_life_of_appends_and_trims_keeps_space_and_handles_flat() {
                 store.delete_log(short.id()).unwrap();
                 store.drain();
                 let (bytes, handles) = used(directory.path());
-                // Two logs of 150 records and a block each, the block made ready, the journal.
+                // Space is needed for two logs of 150 records and a block each, for blocks made ready, and the journal.
                 let most = 8 * (64 << 10) + (1 << 20);
                 assert!(bytes <= most, "{options:?}: {bytes} bytes after {life} records");
                 let files = store.stats().files as usize;
                 assert!(files <= 6, "{options:?}: {files} files after {life} records");
-                // At most two for each file, the journal and its spare, then END and the lock.
+                // Each file of blocks has at most two handles; the others are of the journal, its spare, END and the lock.
                 assert!(handles <= 2 * files + 7, "{options:?}: {handles} handles of {files} files");
             }
             assert!(logs.iter().all(|log| values(log).len() <= 200));

@@ -1,4 +1,5 @@
-//! Logs of one store that are synced differently: what each promises, over crashes, and what a start says of the rest.
+//! Logs of one store with different schedules: each keeps its promises over crashes, and an open tells which logs may lack
+//! something.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -17,7 +18,7 @@ use walrus_log::{
 const KINDS: [TailKind; 2] = [TailKind::Mapped, TailKind::Buffered];
 const EACH: FsyncSchedule = FsyncSchedule::SyncEach;
 const NEVER: FsyncSchedule = FsyncSchedule::NoFsync;
-/// Longer than any test: only a close syncs.
+/// A schedule longer than any test, so that only a close syncs.
 const LATER: FsyncSchedule = FsyncSchedule::Milliseconds(NonZeroU64::new(3_600_000).unwrap());
 
 fn options(fsync: FsyncSchedule) -> Options {
@@ -48,7 +49,7 @@ fn a_property_is_durable_whatever_the_schedule() {
             store.put_property("promised", b"7").unwrap();
             let again = crashed(&disk, fsync);
             assert_eq!(again.property("promised").as_deref(), Some(&b"7"[..]), "{kind:?} {fsync:?}");
-            // What the journal held before it comes with it.
+            // A durable record makes all records before it durable.
             assert!(again.log(id(1)).is_some(), "{kind:?} {fsync:?}");
         }
     }
@@ -121,7 +122,7 @@ fn schedules_of_logs_hold_over_reopens() {
     }
 }
 
-/// Which of four logs a start does not vouch for: synced at each append, later, never, and never but sealed.
+/// The logs for which the open did not vouch, of four: synced at each append, later, never, and never but sealed.
 fn suspects(store: &Store) -> Vec<u128> {
     let reported = &store.report().unsynced_logs;
     assert!(reported.iter().all(|id| store.log(*id).unwrap().is_suspect()));
@@ -142,17 +143,18 @@ fn a_start_without_the_mark_of_a_close_suspects_the_logs_that_do_not_sync_each_a
             store.put_property("k", b"v").unwrap();
             let everything = disk.crash_image(disk.changes(), CrashChoice::Everything);
             store.close().unwrap();
-            // Closed in order, and the machine runs on.
+            // The store was closed in order, and the machine runs on.
             let clean = open_on(&disk, &options(default)).unwrap();
             assert!(clean.report().clean);
             assert_eq!(suspects(&clean), []);
             clean.close().unwrap();
-            // Closed in order, but the machine lost its memory since: only what was synced is sure to be there.
+            // The store was closed in order, but the machine lost its memory since, so only synced records are sure to
+            // be there.
             let rebooted = disk.crash_image(disk.changes(), CrashChoice::Everything);
             let rebooted = open_on(&rebooted, &options(default)).unwrap();
             assert!(rebooted.report().clean);
             assert_eq!(suspects(&rebooted), [3]);
-            // Killed.
+            // The store was killed.
             let killed = open_on(&everything, &options(default)).unwrap();
             assert!(!killed.report().clean);
             assert_eq!(suspects(&killed), [2, 3]);
@@ -181,7 +183,7 @@ fn the_schedule_before_a_reopen_decides_what_a_crash_left() {
     assert!(!again.log(id(1)).unwrap().is_suspect());
 }
 
-/// One value of a log, or of a property, by the number of changes of the disk when it was promised.
+/// The number of values of a log that were promised when the disk had so many changes.
 struct Promise {
     changes: usize,
     log: u128,

@@ -1,5 +1,5 @@
-//! Blocks follow the rate of their log: many small logs take little space, a hot one gets large blocks; logs of every
-//! class, and of every schedule beside each other, are found again.
+//! Size classes of blocks, which follow the rate of their log: many small logs take little space, and a hot one gets large
+//! blocks. Logs of every class, and of every schedule beside each other, are found again.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -18,7 +18,7 @@ fn log_spec(id: u128, fsync: Option<FsyncSchedule>) -> LogSpec {
     LogSpec { fsync, ..spec(id, "log") }
 }
 
-/// Sizes of the files of blocks, by what their names say.
+/// Size classes of the files of blocks, as their names tell them: `-64k`, or nothing for the store's own size.
 fn classes(directory: &std::path::Path) -> BTreeSet<String> {
     let names =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -53,7 +53,7 @@ fn a_log_that_writes_little_stays_in_small_blocks_and_a_hot_one_gets_large_ones(
     }
 }
 
-/// Three classes in small files, and schedules side by side: their logs never share a file's preparation.
+/// Options with three classes and small files. Logs that sync and logs that do not take blocks from different files.
 fn mixed() -> Options {
     Options { block_bytes: 512 << 10, blocks_per_file: 2, ..Options::small() }
 }

@@ -1,4 +1,5 @@
-//! Files of a store that somebody else touches, or that are none: told, never waited for, and nothing is left behind.
+//! Files of a store that somebody else touches, and names that are no regular files: they are told, never waited for, and
+//! nothing is left behind.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -16,11 +17,12 @@ use std::process::Command;
 use support::*;
 use walrus_log::{Backend, Error, FsyncSchedule, Offset, Options, Store, inspect};
 
-/// The directory of a store whose process may open few files.
+/// Variable of a child process that may open few files: the directory of its store.
 const CHILD: &str = "WALRUS_TEST_FEW_DESCRIPTORS";
-/// The directory of a store whose file is cut, whether it syncs, and to how many bytes it is cut.
+/// Variable of a child process whose file is cut: the directory of its store, whether that syncs, and the size to which
+/// the file is cut.
 const CUT_CHILD: &str = "WALRUS_TEST_CUT_FILE";
-/// The directory of a store whose process gets a signal.
+/// Variable of a child process that gets a signal: the directory of its store.
 const BUS_CHILD: &str = "WALRUS_TEST_BUS_ERROR";
 
 fn names(directory: &Path, end: &str) -> Vec<String> {
@@ -28,7 +30,7 @@ fn names(directory: &Path, end: &str) -> Vec<String> {
     names.filter(|name| name.ends_with(end)).collect()
 }
 
-/// Open descriptors of files in a directory.
+/// Paths of this process's open descriptors of files in a directory.
 fn descriptors(directory: &Path) -> Vec<String> {
     let links =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
@@ -36,7 +38,7 @@ fn descriptors(directory: &Path) -> Vec<String> {
     inside.map(|path| path.display().to_string()).collect()
 }
 
-/// A reader asked for the missing bytes again and again.
+/// A reader once asked for the missing bytes again and again.
 #[test]
 fn of_a_file_that_was_cut_off_the_rest_is_damaged_and_no_read_hangs() {
     for backend in BACKENDS {
@@ -57,7 +59,7 @@ fn of_a_file_that_was_cut_off_the_rest_is_damaged_and_no_read_hangs() {
     }
 }
 
-/// An append into a mapping whose file was cut ended the process with SIGBUS.
+/// An append into a mapping whose file was cut once ended the process with SIGBUS.
 #[test]
 fn an_append_to_a_file_that_somebody_cut_is_refused_and_the_process_lives() {
     if let Ok(child) = std::env::var(CUT_CHILD) {
@@ -65,7 +67,8 @@ fn an_append_to_a_file_that_somebody_cut_is_refused_and_the_process_lives() {
         return append_to_what_is_cut(Path::new(directory), syncs == "true", bytes);
     }
     for syncs in [true, false] {
-        // Nothing is left; half of a page is left, whose other half takes stores; the blocks in use stay.
+        // A cut to 0 leaves nothing; one to 20000 ends within a page, whose rest takes stores; one to 100000 leaves all
+        // blocks in use.
         for bytes in ["0", "20000", "100000"] {
             let directory = tempfile::tempdir().unwrap();
             let child = Command::new(std::env::current_exe().unwrap())
@@ -76,7 +79,7 @@ fn an_append_to_a_file_that_somebody_cut_is_refused_and_the_process_lives() {
             let what = format!("synced: {syncs}, cut to {bytes} bytes");
             let said = String::from_utf8_lossy(&child.stdout).into_owned();
             assert!(child.status.success(), "{what}: {}: {said}", child.status);
-            // What is left is served as it was appended.
+            // Records that are left are served as they were appended.
             let again = open(directory.path(), &Options { backend: Backend::Mmap, ..Options::small() });
             for log in again.logs() {
                 let (records, _) = read_from(&log, Offset(0), 10_000);
@@ -114,7 +117,7 @@ fn append_to_what_is_cut(directory: &Path, syncs: bool, bytes: &str) {
     let _ = store.close();
 }
 
-/// The handler that guards mappings takes no other fault.
+/// The handler that guards mappings must not take any other fault.
 #[test]
 #[expect(unsafe_code, reason = "only a mapping has such faults")]
 fn a_bus_error_of_somebody_else_still_ends_the_process() {
@@ -123,7 +126,7 @@ fn a_bus_error_of_somebody_else_still_ends_the_process() {
         append(&store.create_log(spec(1, "t")).unwrap(), b"x").unwrap();
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
-        // SAFETY: nothing is, which is what is tried.
+        // SAFETY: the mapping outlives the file's bytes on purpose: the fault of the store is what is tested.
         let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
         file.set_len(0).unwrap();
         map[0] = 1;
@@ -138,7 +141,7 @@ fn a_bus_error_of_somebody_else_still_ends_the_process() {
     assert_eq!(child.status.signal(), Some(7), "{}", String::from_utf8_lossy(&child.stdout));
 }
 
-/// Who held a log, or a topic, kept all files of a closed store open.
+/// A handle of a log or topic once kept all files of a closed store open.
 #[test]
 fn a_closed_store_has_no_file_open_whoever_still_holds_its_logs() {
     for backend in BACKENDS {
@@ -161,7 +164,7 @@ fn a_closed_store_has_no_file_open_whoever_still_holds_its_logs() {
     }
 }
 
-/// `inspect` waited for ever for somebody to write to a pipe.
+/// `inspect` once waited for ever for somebody to write to a pipe.
 #[test]
 fn what_is_no_regular_file_is_refused_by_name() {
     for name in ["00000001.wal", "MANIFEST", "END", "journal-00000009", "LOCK"] {
@@ -190,7 +193,7 @@ fn what_is_no_regular_file_is_refused_by_name() {
     }
 }
 
-/// Each refused append left an empty file.
+/// Each refused append once left an empty file.
 #[test]
 fn appends_without_descriptors_leave_no_files() {
     if let Ok(directory) = std::env::var(CHILD) {
@@ -216,7 +219,7 @@ fn append_without_descriptors(directory: &Path) {
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
     }
-    // For the file itself, and not for the second descriptor that it needs.
+    // One descriptor is free: for the file itself, and not for the second one that it needs.
     drop(taken.pop());
     let refused = (0..2000).filter(|_| append(&log, &[7; 1000]).is_err()).count();
     assert!(refused > 100, "{refused}");

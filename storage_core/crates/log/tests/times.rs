@@ -1,4 +1,4 @@
-//! Offsets by time: what a search finds is what a look at every record finds, whatever the order of timestamps.
+//! Offsets by time: a search finds the same as a look at every record, whatever the order of timestamps.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -30,7 +30,7 @@ fn a_search_by_time_finds_what_a_look_at_every_record_finds() {
         let mut store = open_on(&disk, &Options { block_bytes: 16 << 10, ..Options::small() }).unwrap();
         let mut log = store.create_log(spec(1, "t")).unwrap();
         let mut timestamps: Vec<i64> = Vec::new();
-        // Rising, falling, jumping: by run.
+        // Timestamps rise, jump around one time, or fall, depending on the run.
         let (drift, spread) = ([1, 0, -1][run as usize % 3], [1, 40, 400][run as usize / 3 % 3]);
         for step in 0..60_i64 {
             let made: Vec<i64> =

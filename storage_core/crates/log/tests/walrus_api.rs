@@ -1,4 +1,4 @@
-//! The Walrus API: what embedders of the original find again, without its faults, and what is new.
+//! The Walrus API: calls that embedders of the original know, without its faults, and new ones.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -108,8 +108,8 @@ fn at_least_once_repeats_at_most_its_number_after_a_crash_and_none_after_a_close
     }
 }
 
-/// The read that reached the number stored the place behind what it was about to give: a crash before the reader had done
-/// anything with it lost up to 2,000 entries.
+/// The read that reached the number once stored the place behind the entries that it was about to give: a crash before the
+/// reader had done anything with them lost up to 2,000 entries.
 #[test]
 fn a_crash_loses_nothing_of_the_last_at_least_once_read_and_repeats_at_most_the_number_or_that_read() {
     for persist_every in [0, 1, 3, 10, 25, 1000] {
@@ -285,7 +285,7 @@ fn a_wait_ends_when_nothing_can_come_any_more() {
     assert!(matches!(closed.join().unwrap(), Err(Error::Closed)));
 }
 
-/// Unparks the thread that polls.
+/// A waker that unparks the thread that polls.
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {
@@ -317,7 +317,7 @@ fn an_arrival_can_be_awaited() {
     assert_eq!(log.durable_offset(), Offset(3));
 }
 
-/// An append that was refused left an empty topic of its name behind, durably.
+/// A refused append once left an empty topic of its name behind, durably.
 #[test]
 fn a_refused_append_makes_no_topic() {
     let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
@@ -334,7 +334,7 @@ fn a_refused_append_makes_no_topic() {
     assert!(walrus.topics().is_empty(), "{:?}", walrus.topics());
 }
 
-/// Whoever asked something of a misspelt topic made it, and then waited there for ever.
+/// A question about a misspelt topic once made the topic, and whoever waited there waited for ever.
 #[test]
 fn what_is_said_of_a_topic_that_is_not_there_is_refused() {
     let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
@@ -407,7 +407,7 @@ fn what_a_producer_sends_again_is_stored_once_also_after_a_restart() {
     assert_eq!(stored.iter().map(data).collect::<Vec<_>>(), [b"a", b"b", b"c", b"d"]);
 }
 
-/// Each wait that was given up left its waker in the log until the next record came, and so the task that it wakes.
+/// Each wait that was given up once left its waker, and so its task, in the log until the next record came.
 #[test]
 fn a_wait_that_is_dropped_leaves_no_waker_behind() {
     let walrus = on(&SimulatedDisk::new(TailKind::Buffered));

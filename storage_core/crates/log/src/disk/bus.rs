@@ -52,7 +52,7 @@ impl Guard {
     pub(super) fn check(&self) -> io::Result<()> {
         // The handler has run in this thread, as part of the store.
         compiler_fence(Ordering::SeqCst);
-        if self.0.is_cut.load(Ordering::Relaxed) { Err(missing()) } else { Ok(()) }
+        if self.0.is_cut.load(Ordering::Relaxed) { Err(missing_page()) } else { Ok(()) }
     }
 }
 
@@ -66,7 +66,7 @@ impl Drop for Guard {
 
 /// The error of a file that is shorter than its mapping.
 #[cold]
-pub(super) fn missing() -> io::Error {
+pub(super) fn missing_page() -> io::Error {
     let message = "somebody cut the file while it was open, or the disk has no page for it: what was stored is lost; \
                    open the store again to see what is left";
     io::Error::new(io::ErrorKind::UnexpectedEof, message)

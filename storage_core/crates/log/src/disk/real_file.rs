@@ -81,7 +81,9 @@ impl RealFile {
     /// would make the file longer again, which would hide that, and after a sync.
     fn check_length(&self) -> io::Result<()> {
         match &self.writer {
-            Writer::Mapped(mapping) if self.size_bytes()? < mapping.map.len() as u64 => Err(bus::missing()),
+            Writer::Mapped(mapping) if self.size_bytes()? < mapping.map.len() as u64 => {
+                Err(bus::missing_page())
+            }
             _ => Ok(()),
         }
     }
@@ -132,7 +134,7 @@ impl DiskFile for RealFile {
             && parts.iter().map(|part| part.len()).sum::<usize>() >= ring::SPLIT_BYTES
         {
             let pieces = ring::split(position, parts);
-            return ring::written(&pieces, ring.write(direct, &pieces));
+            return ring::written_bytes(&pieces, ring.write(direct, &pieces));
         }
         self.check_length()?;
         calls::write(self.writer(), position, parts, durable)

@@ -182,7 +182,7 @@ pub(super) fn split<'a>(position: u64, parts: &[&'a [u8]]) -> Vec<Piece<'a>> {
 
 /// Number of bytes that the pieces of a split write have written from the first byte on, without a gap; the error of
 /// the first piece if it wrote nothing.
-pub(super) fn written(pieces: &[Piece<'_>], results: Vec<io::Result<usize>>) -> io::Result<usize> {
+pub(super) fn written_bytes(pieces: &[Piece<'_>], results: Vec<io::Result<usize>>) -> io::Result<usize> {
     let mut total = 0;
     for (piece, result) in pieces.iter().zip(results) {
         match result {
@@ -231,8 +231,9 @@ mod tests {
         let pieces: Vec<Piece<'_>> =
             parts.iter().map(|part| Piece { position: 0, parts: vec![part] }).collect();
         let eio = || io::Error::from_raw_os_error(libc::EIO);
-        let count =
-            |results: [io::Result<usize>; 3]| written(&pieces, results.into()).map_err(|e| e.raw_os_error());
+        let count = |results: [io::Result<usize>; 3]| {
+            written_bytes(&pieces, results.into()).map_err(|e| e.raw_os_error())
+        };
         assert_eq!(count([Ok(100), Ok(100), Ok(100)]), Ok(300));
         assert_eq!(count([Ok(100), Ok(40), Ok(100)]), Ok(140));
         assert_eq!(count([Ok(100), Err(eio()), Ok(100)]), Ok(100));

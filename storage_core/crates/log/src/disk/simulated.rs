@@ -228,7 +228,7 @@ fn fail(fault: Option<Fault>) -> io::Result<bool> {
 
 impl State {
     /// Counts a call that changes something, and fails it if that was asked for; true if it should write short.
-    fn call(&mut self) -> io::Result<bool> {
+    fn count_call(&mut self) -> io::Result<bool> {
         let call = self.calls;
         self.calls += 1;
         let broken = self.broken_from.filter(|(from, _)| call >= *from).map(|(_, fault)| fault);
@@ -236,13 +236,14 @@ impl State {
     }
 
     /// Counts a call that only reads, and fails it if that was asked for.
-    fn read_call(&mut self) -> io::Result<()> {
+    fn count_read(&mut self) -> io::Result<()> {
         let read = self.reads;
         self.reads += 1;
         fail(self.read_faults.get(&read).copied()).map(drop)
     }
 
-    fn room(&self) -> io::Result<()> {
+    /// Fails with ENOSPC if the disk is full.
+    fn check_room(&self) -> io::Result<()> {
         if self.full { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(()) }
     }
 
@@ -285,21 +286,21 @@ impl Disk for SimulatedDisk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut state = self.state.lock();
-        state.read_call()?;
+        state.count_read()?;
         Ok(state.names.keys().cloned().collect())
     }
 
     fn size_bytes(&self, name: &str) -> io::Result<u64> {
         let mut state = self.state.lock();
-        state.read_call()?;
+        state.count_read()?;
         let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(state.files[file].len() as u64)
     }
 
     fn create(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
-        state.call()?;
-        state.room()?;
+        state.count_call()?;
+        state.check_room()?;
         if state.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -312,7 +313,7 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
-        state.read_call()?;
+        state.count_read()?;
         let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         let bytes = bytes as usize;
         if state.files[file].len() < bytes {
@@ -324,7 +325,7 @@ impl Disk for SimulatedDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.call()?;
+        state.count_call()?;
         let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), file);
         state.history.push(Change::Rename { from: from.to_owned(), to: to.to_owned() });
@@ -333,7 +334,7 @@ impl Disk for SimulatedDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.call()?;
+        state.count_call()?;
         state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
         state.history.push(Change::Remove { name: name.to_owned() });
         Ok(())
@@ -341,7 +342,7 @@ impl Disk for SimulatedDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.call()?;
+        state.count_call()?;
         state.history.push(Change::SyncDirectory);
         Ok(())
     }
@@ -369,12 +370,12 @@ struct SimulatedFile {
 impl DiskFile for SimulatedFile {
     fn size_bytes(&self) -> io::Result<u64> {
         let mut state = self.state.lock();
-        state.read_call()?;
+        state.count_read()?;
         Ok(state.files[self.file].len() as u64)
     }
 
     fn read(&self, position: u64, bytes: usize, out: &mut Vec<u8>) -> io::Result<()> {
-        self.state.lock().read_call()?;
+        self.state.lock().count_read()?;
         self.read_stall.wait();
         let state = self.state.lock();
         let file = &state.files[self.file];
@@ -390,7 +391,7 @@ impl DiskFile for SimulatedFile {
             self.stall.wait();
         }
         let mut state = self.state.lock();
-        if state.call()? && data.len() > PAGE_BYTES as usize {
+        if state.count_call()? && data.len() > PAGE_BYTES as usize {
             data.truncate(data.len() / 2);
         }
         let count = data.len();
@@ -401,7 +402,7 @@ impl DiskFile for SimulatedFile {
     fn sync(&self) -> io::Result<()> {
         self.stall.wait();
         let mut state = self.state.lock();
-        if let Err(error) = state.call() {
+        if let Err(error) = state.count_call() {
             state.history.push(Change::SyncFailed { file: self.file });
             return Err(error);
         }
@@ -412,8 +413,8 @@ impl DiskFile for SimulatedFile {
 
     fn prepare(&self, range: Range<u64>, how: Prepare) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.call()?;
-        state.room()?;
+        state.count_call()?;
+        state.check_room()?;
         if how == Prepare::Written {
             let zeros = vec![0; (range.end - range.start) as usize];
             state.write(self.file, range.start, zeros, false);
@@ -428,7 +429,7 @@ impl DiskFile for SimulatedFile {
 
     fn discard(&self, range: Range<u64>) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.call()?;
+        state.count_call()?;
         let zeros = vec![0; (range.end - range.start) as usize];
         state.write(self.file, range.start, zeros, false);
         Ok(())
@@ -436,7 +437,7 @@ impl DiskFile for SimulatedFile {
 
     fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         let mut state = self.state.lock();
-        state.read_call()?;
+        state.count_read()?;
         let file = &state.files[self.file];
         let end = range.end.min(file.len() as u64);
         let page = |start: u64| start..(start + PAGE_BYTES).min(end);

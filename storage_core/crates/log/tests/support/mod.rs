@@ -1,4 +1,4 @@
-//! What the tests share: batches of values, and reading a log back.
+//! Helpers that the tests share: they make batches of values, and read logs back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::num::NonZeroU64;
@@ -9,7 +9,7 @@ use walrus_log::{
     Backend, Epoch, Error, FsyncSchedule, Log, LogId, LogSpec, Offset, Options, ProducerTable, Store,
 };
 
-/// A batch of these values.
+/// Builds a batch of these values.
 pub(crate) fn batch_of(values: &[&[u8]]) -> Vec<u8> {
     batch_by(values, None, 0)
 }
@@ -52,12 +52,12 @@ pub(crate) fn spec(id: u128, name: &str) -> LogSpec {
     }
 }
 
-/// (offset, value).
+/// Offset and value of each record.
 pub(crate) type Records = Vec<(u64, Vec<u8>)>;
-/// (start, end) of damage.
+/// Start and end of each damaged range.
 pub(crate) type Fences = Vec<(u64, u64)>;
 
-/// All (offset, value) pairs from `from` on; damaged ranges are skipped and listed.
+/// Reads all records from `from` on; damaged ranges are skipped and listed.
 pub(crate) fn read_from(log: &Log, from: Offset, bytes_max: usize) -> (Records, Fences) {
     let (mut records, mut fences) = (Vec::new(), Vec::new());
     let mut next = from;
@@ -88,7 +88,7 @@ pub(crate) fn read_from(log: &Log, from: Offset, bytes_max: usize) -> (Records, 
     }
 }
 
-/// All values of a log without damage, whose offsets must be dense.
+/// Reads all values of a log without damage, whose offsets must be dense.
 pub(crate) fn values(log: &Log) -> Vec<Vec<u8>> {
     let (records, fences) = read_from(log, log.start_offset(), 10_000);
     assert_eq!(fences, []);
@@ -103,10 +103,10 @@ pub(crate) fn values(log: &Log) -> Vec<Vec<u8>> {
     values
 }
 
-/// All real ones; `IoUring` is `Direct` where it is forbidden.
+/// All real backends; `IoUring` becomes `Direct` where it is forbidden.
 pub(crate) const BACKENDS: [Backend; 3] = [Backend::Mmap, Backend::Direct, Backend::IoUring];
 
-/// Small blocks and files under each backend and schedule.
+/// Options with small blocks and files, for each backend and schedule.
 pub(crate) fn all_options() -> Vec<Options> {
     let schedules = [
         FsyncSchedule::SyncEach,
@@ -126,7 +126,7 @@ pub(crate) fn open(directory: &std::path::Path, options: &Options) -> Store {
     Store::open(directory, options.clone()).unwrap()
 }
 
-/// SplitMix64: small, seeded; failures name the seed.
+/// The random numbers of a seed, by SplitMix64. Tests name the seed when they fail.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -143,7 +143,7 @@ impl Random {
     }
 }
 
-/// Bytes that tell what they are: a value of any other number differs.
+/// The value of a number, of `size` bytes but at least 8; values of different numbers differ.
 pub(crate) fn numbered(number: u64, size: usize) -> Vec<u8> {
     let mut random = Random(number);
     let mut value = number.to_le_bytes().to_vec();
@@ -154,12 +154,12 @@ pub(crate) fn numbered(number: u64, size: usize) -> Vec<u8> {
     value
 }
 
-/// A store on a simulated disk.
+/// Opens a store on a simulated disk.
 pub(crate) fn open_on(disk: &walrus_log::SimulatedDisk, options: &Options) -> Result<Store, Error> {
     Store::open_on(std::sync::Arc::new(disk.clone()), options.clone())
 }
 
-/// How often a random test repeats: `WALRUS_TEST_EFFORT=20` does twenty times as much as a normal run.
+/// Number of repetitions of a random test: `WALRUS_TEST_EFFORT=20` does twenty times as many as a normal run.
 pub(crate) fn effort(normal: u64) -> u64 {
     normal * std::env::var("WALRUS_TEST_EFFORT").ok().and_then(|effort| effort.parse().ok()).unwrap_or(1)
 }
