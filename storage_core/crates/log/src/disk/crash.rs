@@ -9,7 +9,7 @@ use crate::page::PAGE_BYTES;
 /// Least size of what a disk writes as a whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// Which unsynced changes survive a crash.
+/// Choice of the unsynced changes that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashChoice {
     /// No change survives.
@@ -143,7 +143,7 @@ impl Dice {
         let kept = match choice {
             CrashChoice::Nothing => 0,
             CrashChoice::Everything => 64,
-            // As a rule half survives; else nearly everything, or little.
+            // Half of the changes survives as a rule; sometimes nearly everything does, or little.
             _ => [32, 32, 60, 4][random.next() as usize % 4],
         };
         Self { random, sector_bytes, is_torn, kept }

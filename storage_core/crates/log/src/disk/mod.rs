@@ -32,7 +32,7 @@ use uuid::Uuid;
 use crate::options::FsyncSchedule;
 use crate::seeded;
 
-/// How appended bytes reach a file.
+/// The way in which appended bytes reach a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TailKind {
     /// An append stores its bytes into a claimed range of a mapping at once; a sync makes them durable.
@@ -61,7 +61,7 @@ pub enum FileKind {
     Blocks,
 }
 
-/// How a range of a file gets its space.
+/// The way in which a range of a file gets its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepare {
     /// Zeros are written and synced, so that later small durable writes need no change of the file's metadata.
@@ -80,7 +80,7 @@ impl Prepare {
 
 /// One directory of files.
 pub trait Disk: Send + Sync + 'static {
-    /// How appended bytes reach block files.
+    /// The way in which appended bytes reach block files.
     fn tail_kind(&self) -> TailKind;
     /// The backend in use, for reports.
     fn backend(&self) -> BackendInUse;

@@ -1,4 +1,4 @@
-//! How forks are noticed. A child has a copy of a store's memory without its threads, and shares its files: whatever it
+//! Forks, and how they are noticed. A child has a copy of a store's memory without its threads, and shares its files: whatever it
 //! did there would be done behind the back of its parent. So a store belongs to the process that opened it, and a child
 //! gives up the lock that it has inherited; otherwise the store would stay locked for as long as any child lives.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
