@@ -538,13 +538,7 @@ mod tests {
         let first = segment.first();
         let marked = mark_batches(Mark { end: first, digest: Digest(0) }, &batches).unwrap();
         let successor = Box::new(descriptor(1, Some(2)));
-        let value = Value {
-            end: Offset(2),
-            digest: marked[1].digest,
-            successor,
-            possible_loss: Vec::new(),
-            lost: Vec::new(),
-        };
+        let value = Value::without_loss(Offset(2), marked[1].digest, *successor);
         assert_eq!(copy.seal(value.clone(), value.end, Vec::new()).unwrap(), Some(first));
         assert_eq!(copy.seal(value, first, batches).unwrap(), None);
         let stored = log.read(Offset(0), 1 << 20).unwrap();

@@ -325,13 +325,7 @@ mod tests {
     #[test]
     fn every_answer_comes_back_as_it_was() {
         let ballot = Ballot { epoch: Epoch(3), attempt: AttemptId::from_u128(4) };
-        let value = Value {
-            end: Offset(7),
-            digest: Digest(u64::MAX),
-            successor: Box::new(descriptor()),
-            possible_loss: vec![],
-            lost: vec![],
-        };
+        let value = Value::without_loss(Offset(7), Digest(u64::MAX), descriptor());
         let promised = FenceAnswer {
             ballot,
             durable_end: Offset(9),
