@@ -51,5 +51,5 @@ pub trait Writer: Send {
     fn append_batch(&mut self, records: &[&[u8]]) -> Result<()>;
 
     /// Waits until what the engine holds in memory of its own is written, where it has a way to say so.
-    fn settle(&mut self) {}
+    fn drain(&mut self) {}
 }

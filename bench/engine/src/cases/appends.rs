@@ -111,7 +111,7 @@ pub(super) fn nosync_burst(arguments: &Arguments) -> Result<Sample> {
     };
     // What is measured is a burst into memory that the engine has had before: its first one is not counted.
     append(&mut writer, 0..counted)?;
-    writer.settle();
+    writer.drain();
     let burst = append(&mut writer, counted..2 * counted)?;
     drop(writer);
     let sample = Sample::new(burst.nanos_per_call(), "ns/record").with_latencies(&burst.latencies);
@@ -143,7 +143,7 @@ pub(super) fn nosync_sustained(arguments: &Arguments) -> Result<Sample> {
 
     // What is read must stay.
     writer.log.set_retention(Retention::default());
-    walrus.store().settle();
+    walrus.store().drain();
     let mut next = writer.log.start_offset();
     let first = next.0;
     read_from(&writer.log, &mut next, &mut |number, record| {

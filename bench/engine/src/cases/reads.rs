@@ -77,7 +77,7 @@ pub(super) fn strict_cursors(arguments: &Arguments, readers: usize) -> Result<Sa
         }
     }
 
-    walrus.store().settle();
+    walrus.store().drain();
     thread::sleep(REST);
     let start = Barrier::new(readers);
     let syncs_before = walrus.store().stats();

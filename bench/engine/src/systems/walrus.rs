@@ -118,8 +118,8 @@ impl Writer for LogWriter {
         Ok(())
     }
 
-    fn settle(&mut self) {
-        self.store.settle();
+    fn drain(&mut self) {
+        self.store.drain();
     }
 }
 

@@ -84,7 +84,7 @@ fn copy(contents: &mut Contents, from: &(String, usize), to: &(String, usize), b
     contents.get_mut(&to.0).unwrap()[to.1..to.1 + bytes].copy_from_slice(&moved);
 }
 
-/// Of 400 moves of single pages, 37 were once served as right.
+/// Single pages were moved 400 times, and 37 of them were once served as right.
 #[test]
 fn a_page_that_landed_in_another_place_is_not_served() {
     for kind in [TailKind::Mapped, TailKind::Buffered] {

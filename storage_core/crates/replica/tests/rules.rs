@@ -519,7 +519,7 @@ fn a_disk_that_is_only_silent_does_not_lower_the_votes_that_decide() {
 fn the_log_that_is_left_of_a_gone_disk_gives_its_batches_and_no_vote() {
     let left = |count: usize| Candidate::Left(marks(count as u64)[count]);
     let successor = successor(5);
-    // Such a log is no answer, whatever it has.
+    // A log that is left is no answer, whatever it has.
     assert_eq!(choose(&segment(), &[left(3), Candidate::Silent, told(1, false)], &successor), None);
     // Where f have answered, batches that it has beyond them were not acknowledged.
     let sure = choose(&segment(), &[left(3), told(1, false), told(2, false)], &successor).unwrap();

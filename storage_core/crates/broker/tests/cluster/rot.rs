@@ -103,7 +103,7 @@ fn a_copy_with_holes_that_nobody_fills_is_told() {
     assert!(cluster.plane(follower).prometheus().contains("walrus_copies_not_whole 1"));
 }
 
-/// Such a copy was skipped, and so the node knew it as whole.
+/// A copy whose promises could not be read was skipped, and so the node knew it as whole.
 #[test]
 fn a_copy_whose_promises_cannot_be_read_is_told_too() {
     let (mut cluster, [_, follower, _]) = start();

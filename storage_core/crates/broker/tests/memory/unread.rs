@@ -116,7 +116,7 @@ fn sixty_pages_that_a_peer_does_not_read_stay_within_the_budget_and_stop_no_appe
     wait_until("nothing is held any more", PATIENCE, || held(&cluster) == 0);
 }
 
-/// Such pages took the room of batches between replicas, whose connections ended then.
+/// Pages that were not read took the room of batches between replicas, whose connections ended then.
 #[test]
 fn pages_for_repairs_that_a_peer_does_not_read_leave_room_for_batches_between_replicas() {
     const FETCH: u8 = 5;
