@@ -89,6 +89,16 @@ def test_a_new_client_finds_a_node_that_another_client_has_just_missed(peer):
             assert later.topics() == []
 
 
+def test_a_request_that_is_not_tried_again_has_the_whole_request_timeout_for_its_answer(peer):
+    """It had a millisecond, so that it failed where the node or the machine was slow."""
+    given_s = []
+    peer.on_list_topics = lambda context: given_s.append(context.time_remaining())
+    with Client(peer.address, retry_timeout_ms=0, request_timeout_ms=60_000) as client:
+        assert client.topics() == []
+    assert len(given_s) == 1
+    assert given_s[0] > 30
+
+
 def test_a_read_that_waits_follows_the_log(peer):
     with Client(peer.address) as client:
         client.create_topic("t")

@@ -33,8 +33,8 @@ class Client:
 
     Any node takes any request, and one that cannot be reached is left for the next. The addresses of all are asked of
     whoever answers, each ten seconds while there is something to do; those that were given stay the last resort.
-    Whatever may pass is tried again for `retry_timeout_ms`, then its error is raised. Safe to use from many threads;
-    connects at the first request.
+    Whatever may pass is tried again for `retry_timeout_ms`, then its error is raised; with 0 there is one try, which
+    waits `request_timeout_ms` for its answer. Safe to use from many threads; connects at the first request.
 
         with Client("127.0.0.1:9090") as client:
             client.create_topic("greetings")

@@ -176,17 +176,19 @@ class Transport:
     def call_until(
         self, method: Method[Request, Response], request: Request, *, timeout_s: float, deadline: float
     ) -> Response:
-        """The same of `Log`, again and again on all nodes while the errors are retryable and *deadline* is not reached.
+        """Asks one node after another while the errors are retryable and *deadline* is not reached.
 
-        The first failure is logged at once, for who waits. The error that is raised has the reason that a node gave
-        last: that the last try of all got no answer in the little time that was left tells nobody anything.
+        A *deadline* that is over leaves one try, which has the whole *timeout_s*: who wants no second try still waits
+        for an answer. The first failure is logged at once, for who waits. The error that is raised has the reason that
+        a node gave last: that the last try of all got no answer in the little time that was left tells nobody anything.
         """
         pause = Pause()
         reason: errors.WalrusError | None = None
+        has_one_try = deadline <= time.monotonic()
         while True:
             self.refresh_when_old()
             try:
-                remaining_s = max(deadline - time.monotonic(), 0.001)
+                remaining_s = timeout_s if has_one_try else max(deadline - time.monotonic(), 0.001)
                 return self.call(method, request, timeout_s=min(timeout_s, remaining_s))
             except (errors.RetryableError, errors.OutcomeUnknown) as error:  # all that comes here may be done twice
                 _log.log(logging.WARNING if reason is None else logging.DEBUG, "%s; trying again", error)
