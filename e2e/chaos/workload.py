@@ -284,11 +284,11 @@ def _follow(workload: Workload, place: tuple[str, int], bootstrap: str, over: th
 
 
 def _follow_cursor(workload: Workload, addresses: Sequence[str], over: threading.Event) -> None:
-    """Takes record after record, and commits now and then, until all that is there was handed out after *over*."""
+    """Takes record after record, and commits now and then, until after *over* it has all, and has heard that it has."""
     deadline, turn = float("inf"), 0
     try:
         with workload.gate.entered():
-            while not (over.is_set() and _is_all_handed(workload)):
+            while not (over.is_set() and has_heard_the_end(workload)):
                 if over.is_set():
                     deadline = min(deadline, time.monotonic() + CATCH_UP_TIMEOUT_S)
                 if time.monotonic() > deadline:
@@ -306,9 +306,9 @@ def _follow_cursor(workload: Workload, addresses: Sequence[str], over: threading
 
 
 def _take(workload: Workload, client: TextClient, over: threading.Event) -> None:
-    """Until an answer is an error, or everything was handed out. A node that is cut off must not say EMPTY for ever."""
+    """Until an answer is an error, or the end was heard. A node that is cut off must not say EMPTY for ever."""
     workload.cursor.append(CONNECTED)
-    while not (over.is_set() and _is_all_handed(workload)):
+    while not (over.is_set() and has_heard_the_end(workload)):
         workload.gate.passed(over)
         known = workload.acked[workload.shape.producers]
         answer = client.request(f"GET {CURSOR_TOPIC}")
@@ -332,5 +332,7 @@ def _take(workload: Workload, client: TextClient, over: threading.Event) -> None
             return
 
 
-def _is_all_handed(workload: Workload) -> bool:
-    return workload.handed.issuperset(range(workload.acked[workload.shape.producers]))
+def has_heard_the_end(workload: Workload) -> bool:
+    """Whether all was handed out and EMPTY was claimed: a run without any such claim would prove nothing."""
+    is_judged = bool(workload.emptiness) or bool(workload.emptiness.false)
+    return is_judged and workload.handed.issuperset(range(workload.acked[workload.shape.producers]))
