@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::Answer;
+use crate::answer::Answer;
 use crate::rejected::Rejected;
 
 const DAY_MS: u64 = 86_400_000;

@@ -9,9 +9,8 @@ use walrus_model::{
     Ballot, Descriptor, Digest, DiskId, NodeId, ProcessId, ReplicaRef, Replication, SegmentId, TopicId, Value,
 };
 
-use crate::levels::first_level;
 use crate::rejected::Rejected;
-use crate::state::NodeState;
+use crate::state::{NodeState, first_level};
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
 pub const ENVELOPE_VERSION: u32 = 1;
@@ -294,28 +293,4 @@ pub enum Found {
     Gone,
     /// Not all of it is there, and all nodes have said that they do not have the rest.
     Lost,
-}
-
-/// The outcome of a command that was applied.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    /// Version of the metadata after it.
-    pub version: u64,
-    /// The command's result, for its proposer.
-    pub answer: Answer,
-}
-
-/// The result of a command, where there is one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// There is nothing to tell.
-    Nothing,
-    /// `RegisterNode`, `DrainNode`, `RemoveNode`: the node's id.
-    Node(NodeId),
-    /// `SetConfig`: version of the settings after it.
-    Config {
-        /// The new [`crate::ClusterConfig::version`].
-        version: u64,
-    },
 }

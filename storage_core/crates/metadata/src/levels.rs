@@ -3,9 +3,10 @@
 //! know it, and never lowered. A command of a level above the cluster's is not proposed and not taken, so no member ever
 //! meets one that it does not know.
 
-use crate::command::{Answer, Command, Found};
+use crate::answer::Answer;
+use crate::command::{Command, Found};
 use crate::rejected::Rejected;
-use crate::state::Metadata;
+use crate::state::{FIRST_LEVEL, Metadata};
 
 /// The highest level that this version knows.
 pub const LEVEL: u32 = 3;
@@ -14,12 +15,6 @@ const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
 /// members must decide it alike.
 pub(crate) const LIMITS_LEVEL: u32 = 3;
-/// Level of a new cluster, and of processes that do not say theirs.
-pub(crate) const FIRST_LEVEL: u32 = 1;
-
-pub(crate) fn first_level() -> u32 {
-    FIRST_LEVEL
-}
 
 impl Command {
     /// The level that a cluster must have reached before this command may be proposed.

@@ -4,6 +4,7 @@
 //! The proposer puts times and ids into the command. What Raft may forget after a rollback cannot harm acknowledged
 //! records: where a segment ends is decided by its replicas, and only copied here.
 
+mod answer;
 mod apply;
 mod census;
 mod clock;
@@ -22,10 +23,11 @@ mod state;
 mod stopping;
 mod upkeep;
 
+pub use answer::{Answer, Applied};
 pub use apply::{EPOCH_MAX, apply, check_follows};
 pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
-pub use command::{Answer, Applied, Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
+pub use command::{Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
 pub use levels::LEVEL;
 pub use listing::{CopyLine, SegmentFilter, SegmentLine, segments};
 pub use lost::{

@@ -9,10 +9,16 @@ use walrus_model::{
     Ballot, Descriptor, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication, TopicId, Value,
 };
 
+use crate::answer::Applied;
 use crate::cluster_config::ClusterConfig;
-use crate::command::Applied;
-use crate::levels::first_level;
 use crate::rejected::Rejected;
+
+/// Level of commands of a new cluster, and of processes that do not say theirs.
+pub(crate) const FIRST_LEVEL: u32 = 1;
+
+pub(crate) fn first_level() -> u32 {
+    FIRST_LEVEL
+}
 
 /// The whole state. Clones are cheap: topics are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,4 +14,5 @@ pub use ballot::Ballot;
 pub use descriptor::{Descriptor, LeaderRef, ReplicaRef, Replication};
 pub use identity::{AttemptId, DiskId, NodeId, ProcessId, SegmentId, TopicId};
 pub use number::{Digest, Epoch, Offset};
-pub use value::{OffsetRange, Value};
+pub use ranges::OffsetRange;
+pub use value::Value;

@@ -1,7 +1,16 @@
 //! Ranges of offsets in order, apart from each other: the holes of a copy, and what several copies lack together.
 
 use crate::number::Offset;
-use crate::value::OffsetRange;
+
+/// A half-open run of offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct OffsetRange {
+    /// First offset in it.
+    pub start: Offset,
+    /// First offset behind it; the highest possible one where nobody knows how many there were.
+    pub end: Offset,
+}
 
 /// Adds a range behind the others. One that touches or overlaps the last range extends it, and an empty one changes nothing.
 pub fn push(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {

@@ -2,7 +2,7 @@
 
 use crate::descriptor::Descriptor;
 use crate::number::{Digest, Offset};
-use crate::ranges;
+use crate::ranges::{self, OffsetRange};
 
 /// The end of a segment and what comes next.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,16 +42,6 @@ impl Value {
     pub fn leaves_out(&self, holes: &[OffsetRange]) -> bool {
         ranges::below(holes, self.end) == self.lost
     }
-}
-
-/// A half-open run of offsets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct OffsetRange {
-    /// First offset in it.
-    pub start: Offset,
-    /// First offset behind it; the highest possible one where nobody knows how many there were.
-    pub end: Offset,
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod logging;
 mod metadata;
 mod page;
 mod presence;
+mod present;
 mod spare;
 
 use pyo3::prelude::*;
@@ -49,7 +50,9 @@ mod _native {
     #[pymodule_export]
     use crate::metadata::{Metadata, Plan};
     #[pymodule_export]
-    use crate::presence::{Presence, Present};
+    use crate::presence::Presence;
+    #[pymodule_export]
+    use crate::present::Present;
     use pyo3::prelude::*;
 
     #[pymodule_init]

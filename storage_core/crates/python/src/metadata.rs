@@ -13,7 +13,7 @@ use walrus_model::{DiskId, NodeId, SegmentId};
 
 use crate::error::Result;
 use crate::json;
-use crate::presence::Present;
+use crate::present::Present;
 
 /// The cluster's state, and the pure function that changes it.
 ///

@@ -256,19 +256,21 @@ fn encode_value(value: &Value) -> SegmentEnd {
 fn decode_value(value: Option<SegmentEnd>) -> Result<Value> {
     let SegmentEnd { end, digest, successor, possible_loss, lost } =
         value.ok_or_else(|| wrong("a segment's end is missing"))?;
-    let range =
-        |range: &peer::OffsetRange| OffsetRange { start: Offset(range.start), end: Offset(range.end) };
     Ok(Value {
         end: Offset(end),
         digest: Digest(digest),
         successor: Box::new(decode_descriptor(successor)?),
-        possible_loss: possible_loss.iter().map(range).collect(),
+        possible_loss: possible_loss.iter().map(decode_range).collect(),
         lost: decode_holes(&lost)?,
     })
 }
 
 fn encode_ranges(ranges: &[OffsetRange]) -> Vec<peer::OffsetRange> {
     ranges.iter().map(|range| peer::OffsetRange { start: range.start.0, end: range.end.0 }).collect()
+}
+
+fn decode_range(range: &peer::OffsetRange) -> OffsetRange {
+    OffsetRange { start: Offset(range.start), end: Offset(range.end) }
 }
 
 /// The ranges of a message, which are in order and apart from each other, as the machines take for granted.
@@ -278,8 +280,7 @@ fn decode_holes(holes: &[peer::OffsetRange]) -> Result<Vec<OffsetRange>> {
     if !is_sound {
         return Err(wrong("offsets that a copy lacks are empty, out of order or overlap"));
     }
-    let range = |hole: &peer::OffsetRange| OffsetRange { start: Offset(hole.start), end: Offset(hole.end) };
-    Ok(holes.iter().map(range).collect())
+    Ok(holes.iter().map(decode_range).collect())
 }
 
 fn encode_ballot(ballot: Ballot) -> ReplicaBallot {

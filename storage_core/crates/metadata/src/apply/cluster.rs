@@ -3,10 +3,9 @@
 use uuid::Uuid;
 use walrus_model::Replication;
 
-use crate::command::Answer;
-use crate::levels::FIRST_LEVEL;
+use crate::answer::Answer;
 use crate::rejected::Rejected;
-use crate::state::Metadata;
+use crate::state::{FIRST_LEVEL, Metadata};
 
 /// Limit on n: whoever asks for more copies has made a mistake.
 const FACTOR_MAX: u32 = 9;

@@ -5,7 +5,8 @@ use walrus_model::{Digest, ReplicaRef, SegmentId, TopicId};
 
 use super::segments::{find_segment, segment_mut};
 use super::{find_partition, partition_mut};
-use crate::command::{Answer, CopyReport, Found};
+use crate::answer::Answer;
+use crate::command::{CopyReport, Found};
 use crate::rejected::Rejected;
 use crate::state::{CopyState, Metadata, SegmentCopy, SegmentState};
 

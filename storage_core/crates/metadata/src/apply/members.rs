@@ -2,7 +2,7 @@
 
 use walrus_model::{DiskId, NodeId};
 
-use crate::command::Answer;
+use crate::answer::Answer;
 use crate::rejected::Rejected;
 use crate::state::{Metadata, NodeState};
 

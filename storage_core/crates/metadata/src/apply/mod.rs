@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use walrus_model::TopicId;
 
-use crate::command::{Answer, Applied, Command, ENVELOPE_VERSION, Envelope};
+use crate::answer::{Answer, Applied};
+use crate::command::{Command, ENVELOPE_VERSION, Envelope};
 use crate::levels::{LIMITS_LEVEL, raise_level};
 use crate::rejected::Rejected;
 use crate::state::{Metadata, NodeState, Partition, Recent};

@@ -2,7 +2,8 @@
 
 use walrus_model::{NodeId, ProcessId};
 
-use crate::command::{Answer, Command};
+use crate::answer::Answer;
+use crate::command::Command;
 use crate::rejected::Rejected;
 use crate::state::{Metadata, Node, NodeState};
 

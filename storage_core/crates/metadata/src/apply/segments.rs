@@ -2,7 +2,7 @@
 
 use walrus_model::{Ballot, Descriptor, Epoch, Offset, Replication, SegmentId, Value};
 
-use crate::command::Answer;
+use crate::answer::Answer;
 use crate::rejected::Rejected;
 use crate::state::{Metadata, Partition, Segment, SegmentState};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use walrus_model::{Ballot, Descriptor, Epoch, Offset, TopicId};
 
 use super::segments::{EPOCH_MAX, check_replicas, invalid, open_segment};
-use crate::command::Answer;
+use crate::answer::Answer;
 use crate::levels::LIMITS_LEVEL;
 use crate::placement::FIRST_EPOCH;
 use crate::rejected::Rejected;
