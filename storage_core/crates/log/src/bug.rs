@@ -44,6 +44,10 @@ pub enum Bug {
     GroupKeptInPart,
     /// Old blocks are freed before the block that replaces them is durable.
     CompactedNotSynced,
+    /// A log that syncs each append takes slots of a mapped file.
+    DirectIntoMapped,
+    /// Pages behind the end of a mapped file are made ready by making the file longer.
+    ReadyBehindEnd,
     /// The end that readers see moves before the bytes do.
     EndBeforeBytes,
     /// Callers that wait for a commit are woken before the next one may begin.
@@ -54,7 +58,7 @@ pub enum Bug {
 
 /// The mistakes that one thread alone can show. The others need an order of several threads: the module `schedules` of the
 /// trials has them.
-pub const BUGS: [Bug; 19] = [
+pub const BUGS: [Bug; 21] = [
     Bug::NoSync,
     Bug::AckBeforeSync,
     Bug::RetryAfterEio,
@@ -74,6 +78,8 @@ pub const BUGS: [Bug; 19] = [
     Bug::ShortWriteBelieved,
     Bug::GroupKeptInPart,
     Bug::CompactedNotSynced,
+    Bug::DirectIntoMapped,
+    Bug::ReadyBehindEnd,
 ];
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);

@@ -36,7 +36,7 @@ pub use commit::committer::Stats;
 pub use digest::digest_after;
 pub use disk::{
     BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Origin, Prepare, Replay,
-    SimulatedDisk, TailKind,
+    SimulatedDisk, SyncedWrites, TailKind,
 };
 pub use error::{Error, Result};
 pub use handle::{Appended, Arrival, CommitTicket, Compacted, Cursor, Hold, Log, Sealed};

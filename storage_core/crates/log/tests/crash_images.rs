@@ -333,7 +333,11 @@ fn a_block_whose_first_batch_was_torn_in_its_mark_is_moved_aside_once() {
     const MARK: std::ops::Range<usize> = PAGE + 12..PAGE + 16;
     let kind = TailKind::Mapped;
     let disk = SimulatedDisk::new(kind);
-    let store = open_on(&disk, &options()).unwrap();
+    let options = Options {
+        fsync: FsyncSchedule::Milliseconds(std::num::NonZeroU64::new(3_600_000).unwrap()),
+        ..options()
+    };
+    let store = open_on(&disk, &options).unwrap();
     let log = store.create_log(spec(1, "log")).unwrap();
     let began = disk.changes();
     append(&log, &numbered(1, 900)).unwrap();
@@ -348,7 +352,7 @@ fn a_block_whose_first_batch_was_torn_in_its_mark_is_moved_aside_once() {
         // The store is killed after each open; nothing of the block was promised.
         for open in 0..4 {
             let disk = SimulatedDisk::from_contents(kind, &contents);
-            let store = open_on(&disk, &options()).unwrap();
+            let store = open_on(&disk, &options).unwrap();
             let report = store.report();
             assert_eq!(report.corrupted, []);
             torn += usize::from(!report.torn_tails.is_empty());

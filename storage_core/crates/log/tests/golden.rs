@@ -11,13 +11,14 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use support::*;
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
-use walrus_log::{Log, LogId, Offset, Options, SimulatedDisk, TailKind};
+use walrus_log::{FsyncSchedule, Log, LogId, LogSpec, Offset, Options, SimulatedDisk, TailKind};
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
@@ -62,10 +63,10 @@ fn options() -> Options {
     Options { block_bytes: 16 << 10, blocks_per_file: 3, mark_interval, ..Options::small() }
 }
 
-/// The files of a history in which every structure occurs: blocks with footers, an open block, all kinds of journal records
-/// that stay. The background must finish its work before each block is taken, or the next one may or may not be ready.
+/// The files of a history in which every structure occurs: blocks with footers, an open block, a mapped file, all kinds of
+/// journal records that stay. The background must finish its work before each block is taken, or the next one may or may not be ready.
 fn history() -> BTreeMap<String, Vec<u8>> {
-    let disk = SimulatedDisk::from_contents(TailKind::Buffered, &manifest_alone());
+    let disk = SimulatedDisk::from_contents(TailKind::Mapped, &manifest_alone());
     let store = open_on(&disk, &options()).unwrap();
     store.drain();
     let log = store.create_log(spec(1, "orders")).unwrap();
@@ -86,6 +87,11 @@ fn history() -> BTreeMap<String, Vec<u8>> {
     store.drain();
     append(&gone, b"x").unwrap();
     store.drain();
+    let fsync = Some(FsyncSchedule::Milliseconds(NonZeroU64::new(3_600_000).unwrap()));
+    let mapped = store.create_log(LogSpec { fsync, ..spec(4, "mapped") }).unwrap();
+    store.drain();
+    append(&mapped, b"stored").unwrap();
+    store.drain();
     log.cursor("reader").unwrap().seek(Offset(5)).unwrap();
     log.delete_before(Offset(2)).unwrap();
     store.put_property("cluster", b"c1").unwrap();
@@ -98,7 +104,7 @@ fn history() -> BTreeMap<String, Vec<u8>> {
 /// checksums.
 fn manifest_alone() -> BTreeMap<String, Vec<u8>> {
     let mut manifest = b"WALRUSMF".to_vec();
-    manifest.extend(2_u32.to_le_bytes());
+    manifest.extend(3_u32.to_le_bytes());
     manifest.extend([0; 16]);
     manifest.extend(options().block_bytes.to_le_bytes());
     manifest.extend(options().blocks_per_file.to_le_bytes());
@@ -131,7 +137,7 @@ fn a_store_that_an_earlier_program_of_this_format_wrote_opens_whole() {
         let disk = SimulatedDisk::from_contents(kind, &GOLDEN);
         let store = open_on(&disk, &options()).unwrap();
         assert!(store.report().clean && store.report().lost_end.is_none(), "{:?}", store.report());
-        assert_eq!(store.logs().len(), 3);
+        assert_eq!(store.logs().len(), 4);
         let log = store.log(LogId(uuid::Uuid::from_u128(1))).unwrap();
         let expected: Vec<_> = (2..24).map(|i| numbered(i, 900)).collect();
         assert_eq!((log.name(), values(&log)), ("orders", expected));
@@ -143,6 +149,7 @@ fn a_store_that_an_earlier_program_of_this_format_wrote_opens_whole() {
             (values(&sealed), sealed.sealed_value().as_deref()),
             (vec![b"last".to_vec()], Some(&b"value"[..]))
         );
+        assert_eq!(values(&log_of(&store, 4)), [b"stored"]);
         assert_eq!(store.property("cluster").as_deref(), Some(&b"c1"[..]));
     }
 }

@@ -251,6 +251,7 @@ fn what_is_left_of_a_footer_is_no_torn_tail() {
     for kind in DISKS {
         let disk = SimulatedDisk::new(kind);
         let options = Options { fsync: FsyncSchedule::NoFsync, ..Options::small() };
+        let name = if kind == TailKind::Mapped { "00000001-mapped.wal" } else { "00000001.wal" };
         let store = open_on(&disk, &options).unwrap();
         let log = store.create_log(spec(1, "a")).unwrap();
         // The first slot is ready now, so the first block does not take the second.
@@ -261,19 +262,19 @@ fn what_is_left_of_a_footer_is_no_torn_tail() {
             fill(&log, count, 1);
             count += 1;
             store.drain();
-            if disk.contents()["00000001.wal"][64 << 10..].starts_with(b"WALRUSBK") {
+            if disk.contents()[name][64 << 10..].starts_with(b"WALRUSBK") {
                 break;
             }
         }
         drop((log, store));
         let mut contents = disk.contents();
-        let file = contents.get_mut("00000001.wal").unwrap();
+        let file = contents.get_mut(name).unwrap();
         file[64 << 10..].fill(0);
         let footer = (64 << 10) - 96;
         assert_eq!(&file[footer..footer + 8], b"WALRUSFT");
         for (torn, announces) in [(footer + 20, true), (footer, false)] {
             let mut contents = contents.clone();
-            contents.get_mut("00000001.wal").unwrap()[torn] ^= 1;
+            contents.get_mut(name).unwrap()[torn] ^= 1;
             let disk = SimulatedDisk::from_contents(kind, &contents);
             let store = open_on(&disk, &options).unwrap();
             assert_eq!((&store.report().torn_tails[..], &store.report().corrupted[..]), (&[][..], &[][..]));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use walrus_log::{BUGS, Bug, TailKind, seed_bug};
 
 use crate::compactions::compact;
+use crate::cuts::cut;
 use crate::damage::campaign;
 use crate::faults::fail_everywhere;
 use crate::images::{crash_everywhere, message};
@@ -30,6 +31,8 @@ const CAMPAIGN_SEED: u64 = 7;
 const TAILS: u64 = 10;
 /// Logs that are compacted in a round.
 const COMPACTIONS: u64 = 4;
+/// Mapped files that are cut in a round.
+const CUTS: u64 = 10;
 /// Rounds without any mistake, before and after: nothing must be found.
 const CLEAN_ROUNDS: u64 = 3;
 
@@ -110,6 +113,7 @@ fn try_round(subject: &Subject, round: u64) -> Option<(&'static str, String)> {
                 (COMPACTIONS * round..COMPACTIONS * (round + 1)).map(compact).sum::<u64>()
             })
         })
+        .or_else(|| failing("cut files", || (CUTS * round..CUTS * (round + 1)).map(cut).sum::<u64>()))
         .or_else(|| {
             let seed = CAMPAIGN_SEED + CAMPAIGN * round;
             failing("the damage campaign", || campaign(CAMPAIGN, seed))

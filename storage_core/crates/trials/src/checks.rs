@@ -78,7 +78,9 @@ pub fn check(store: &Store, before: &Facts, after: &Facts, lives: &[&Facts]) {
     }
     // A block whose first write was torn in its header is moved out of the way. Where a log never syncs, its creation
     // can be lost while its blocks are not.
-    let is_loose = after.logs.values().any(|log| log.fsync == FsyncSchedule::NoFsync);
+    // With damage anywhere, blocks stay where they are.
+    let mut logs = before.logs.values().chain(after.logs.values());
+    let is_loose = logs.any(|log| log.fsync == FsyncSchedule::NoFsync || log.lost_to > 0);
     let unknown = &store.report().unknown_blocks;
     assert!(is_loose || unknown.iter().all(|block| block.moved_to.is_some()), "unknown blocks: {unknown:?}");
 }
@@ -96,14 +98,18 @@ fn check_log(found: &Log, old: &LogFacts, new: &LogFacts, lives: &[&Facts]) {
     }
     let (records, fences) = read_from(found, start);
     let end = found.durable_offset().0;
+    // Batches that were never synced may be gone with all that follows them: that is a torn tail, and no damage. Those
+    // that were synced, under another schedule, may have been trimmed since, and the trim is forgotten.
+    let trimmed_to = if is_loose { new.start } else { old.lost_to.max(new.lost_to) };
+    let was_trimmed = |(_, fence_end): &(u64, u64)| *fence_end <= trimmed_to;
     if !is_loose || found.sealed().is_none() {
-        // Batches that were never synced may be gone with all that follows them: that is a torn tail.
-        assert_eq!(fences, [], "fences of log {id}");
+        assert!(fences.iter().all(was_trimmed), "fences of log {id}: {fences:?}, trimmed up to {trimmed_to}");
     }
     if !is_loose {
         let promised = old.promised.min(new.promised);
         assert!(end >= promised, "log {id} ends at {end}, {promised} was acknowledged");
-        assert_eq!(records.len() as u64, end - start, "log {id} has gaps in {start}..{end}");
+        let lost: u64 = fences.iter().map(|(start, end)| end - start).sum();
+        assert_eq!(records.len() as u64 + lost, end - start, "log {id} has gaps in {start}..{end}");
         let cut = new.groups.iter().find(|(group, group_end)| *group < end && end < *group_end);
         assert_eq!(cut, None, "log {id} ends at {end}, in a batch group");
     }
@@ -170,13 +176,21 @@ pub fn seen(store: &Store, before: &Facts, after: &Facts) -> Facts {
             Arc::make_mut(log).is_deleted = true;
             continue;
         };
-        let (records, _) = read_from(&found, found.start_offset().0);
+        let (records, fences) = read_from(&found, found.start_offset().0);
         if !holds(log, &records)
             && let Some(old) = before.logs.get(id)
         {
             *log = Arc::clone(old);
         }
         let log = Arc::make_mut(log);
+        if log.fsync == FsyncSchedule::NoFsync {
+            // What was trimmed and never synced is lost with its producers.
+            let producers = found.producers();
+            let is_known = |answer| matches!(answer, Ok(Admission::Duplicate { .. }));
+            log.produced.retain(|(producer, records, _)| is_known(producers.check(*producer, *records)));
+        }
+        log.fsync = found.fsync();
+        log.lost_to = fences.last().map_or(0, |(_, end)| *end);
         // The log may be there though its deletion was under way.
         log.is_deleted = false;
         let end = found.durable_offset().0;

@@ -23,7 +23,9 @@ pub struct Facts {
 pub struct LogFacts {
     /// Its name.
     pub name: String,
-    /// Its schedule of syncs, which says what its appends promise.
+    /// Its own schedule of syncs; `None` if it follows its store's.
+    pub own_fsync: Option<FsyncSchedule>,
+    /// Its schedule of syncs now, which says what its appends promise.
     pub fsync: FsyncSchedule,
     /// The value at every offset from 0, and where its batch starts.
     pub values: Vec<(Value, u64)>,
@@ -31,6 +33,8 @@ pub struct LogFacts {
     pub groups: Vec<(u64, u64)>,
     /// First offset that was not trimmed.
     pub start: u64,
+    /// Offsets below may be damaged: they were trimmed, and a power failure has taken the trim back.
+    pub lost_to: u64,
     /// End of the offsets that survive a power failure.
     pub promised: u64,
     /// Places of cursors that were promised.
@@ -51,14 +55,16 @@ impl Facts {
 }
 
 impl LogFacts {
-    /// The facts about a new log.
-    pub fn new(name: &str, fsync: FsyncSchedule) -> Self {
+    /// The facts about a new log with a schedule of its own, or else its store's.
+    pub fn new(name: &str, own_fsync: Option<FsyncSchedule>, of_store: FsyncSchedule) -> Self {
         Self {
             name: name.to_owned(),
-            fsync,
+            own_fsync,
+            fsync: own_fsync.unwrap_or(of_store),
             values: Vec::new(),
             groups: Vec::new(),
             start: 0,
+            lost_to: 0,
             promised: 0,
             cursors: BTreeMap::new(),
             sealed: None,

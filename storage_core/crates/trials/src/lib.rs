@@ -13,6 +13,7 @@ use std::io::Write;
 pub mod bugs;
 pub mod checks;
 pub mod compactions;
+pub mod cuts;
 pub mod damage;
 pub mod device;
 pub mod device_log;

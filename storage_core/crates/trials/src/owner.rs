@@ -14,17 +14,24 @@ use crate::facts::{Facts, LogFacts, Moment, log_id, new_log};
 use crate::random::{Random, Value};
 
 /// A schedule longer than any trial, with which only appends for which a sync is asked are synced.
-const LATER: FsyncSchedule = FsyncSchedule::Milliseconds(NonZeroU64::new(3_600_000).expect("not zero"));
+pub(crate) const LATER: FsyncSchedule =
+    FsyncSchedule::Milliseconds(NonZeroU64::new(3_600_000).expect("not zero"));
 /// Limit on the logs that are there at a time.
 const LOGS_MAX: usize = 4;
 const CURSORS: [&str; 2] = ["first", "second"];
 
+/// Schedules that a store may be opened with.
+const SCHEDULES: [FsyncSchedule; 3] = [FsyncSchedule::SyncEach, LATER, FsyncSchedule::NoFsync];
+
 /// The plan of a life.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How appended bytes reach the disk.
+    /// How the appended bytes of logs that do not sync each append reach the disk.
     pub tail_kind: TailKind,
-    /// Schedule of the store.
+    /// Whether the store may be opened again with the other kind of tails, as another backend has them, and with another
+    /// schedule.
+    pub changes_ways: bool,
+    /// Schedule of the store, at first.
     pub fsync: FsyncSchedule,
     /// Whether logs have schedules of their own.
     pub is_mixed: bool,
@@ -48,6 +55,7 @@ impl Plan {
         let fsync = fsync[seed as usize / 2 % 4];
         Self {
             tail_kind: if seed.is_multiple_of(2) { TailKind::Mapped } else { TailKind::Buffered },
+            changes_ways: seed % 5 >= 3,
             fsync,
             is_mixed: fsync != FsyncSchedule::SyncEach || random.one_in(4),
             is_even: random.one_in(3),
@@ -58,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// Options with small blocks, files and journals, so that everything happens often.
+    /// Options of the first open, with small blocks, files and journals, so that everything happens often.
     pub fn options(&self) -> Options {
         Options {
             fsync: self.fsync,
@@ -75,8 +83,8 @@ impl Plan {
 pub trait Home {
     /// The time of that clock, which grows with everything that the disk is told.
     fn moment(&self) -> usize;
-    /// Opens the store.
-    fn open(&self, options: Options) -> Result<Store, Error>;
+    /// Opens the store, with such tails for logs that do not sync each append.
+    fn open(&self, options: Options, tails: TailKind) -> Result<Store, Error>;
 }
 
 impl Home for SimulatedDisk {
@@ -84,8 +92,8 @@ impl Home for SimulatedDisk {
         self.changes()
     }
 
-    fn open(&self, options: Options) -> Result<Store, Error> {
-        Store::open_on(Arc::new(self.clone()), options)
+    fn open(&self, options: Options, tails: TailKind) -> Result<Store, Error> {
+        Store::open_on(Arc::new(self.with_tails(tails)), options)
     }
 }
 
@@ -97,6 +105,8 @@ pub struct Owner {
     /// The facts if the call that failed last did nothing.
     pub facts: Facts,
     plan: Plan,
+    /// Schedule and tails of the open store.
+    ways: (FsyncSchedule, TailKind),
     random: Random,
     store: Option<Store>,
     /// Appends for which nobody has waited yet: log, end, ticket.
@@ -124,6 +134,7 @@ impl Owner {
             moments: Vec::new(),
             facts: Facts::default(),
             random: Random(plan.seed),
+            ways: (plan.fsync, plan.tail_kind),
             plan,
             store: None,
             pending: Vec::new(),
@@ -134,11 +145,20 @@ impl Owner {
         Ok(owner)
     }
 
+    /// Opens the store with the ways of the moment. What it shows of a log that syncs is on the disk from then on.
     fn open(&mut self) -> Result<(), Box<Failed>> {
-        let facts = self.facts.clone();
-        let options = self.plan.options();
-        self.call("open".to_owned(), facts, |owner| {
-            owner.store = Some(owner.home.open(options)?);
+        let mut facts = self.facts.clone();
+        let (fsync, tails) = self.ways;
+        for log in facts.logs.values_mut() {
+            let log = Arc::make_mut(log);
+            log.fsync = log.own_fsync.unwrap_or(fsync);
+            if log.fsync != FsyncSchedule::NoFsync {
+                log.promised = log.end();
+            }
+        }
+        let options = Options { fsync, ..self.plan.options() };
+        self.call(format!("open with {fsync:?} and {tails:?} tails"), facts, |owner| {
+            owner.store = Some(owner.home.open(options, tails)?);
             Ok(())
         })
     }
@@ -220,7 +240,7 @@ impl Owner {
         let schedules = [None, Some(FsyncSchedule::SyncEach), Some(LATER), Some(FsyncSchedule::NoFsync)];
         let fsync = if self.plan.is_mixed { *self.random.choose(&schedules) } else { None };
         let mut facts = self.facts.clone();
-        facts.logs.insert(id, Arc::new(LogFacts::new(&name, fsync.unwrap_or(self.plan.fsync))));
+        facts.logs.insert(id, Arc::new(LogFacts::new(&name, fsync, self.ways.0)));
         let spec = LogSpec { fsync, ..new_log(id, name) };
         self.call(format!("create {} {fsync:?}", short(id)), facts, |owner| {
             owner.store.as_ref().expect("open").create_log(spec).map(drop)
@@ -470,6 +490,10 @@ impl Owner {
         }
         self.pending.clear();
         self.call("close".to_owned(), facts, |owner| owner.store.take().expect("open").close())?;
+        if self.plan.changes_ways {
+            let tails = *self.random.choose(&[TailKind::Mapped, TailKind::Buffered]);
+            self.ways = (*self.random.choose(&SCHEDULES), tails);
+        }
         self.open()
     }
 

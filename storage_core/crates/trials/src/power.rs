@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use walrus_log::{Backend, Error, FsyncSchedule, Options, Store, verify};
+use walrus_log::{Backend, Error, FsyncSchedule, Options, Store, TailKind, verify};
 
 use crate::checks::{check, seen};
 use crate::device::Device;
@@ -27,6 +27,7 @@ const STORE: &str = "store";
 struct RecordedHome {
     directory: PathBuf,
     log: PathBuf,
+    /// The backend for tails that are not mapped, or the one with mapped tails.
     backend: Backend,
 }
 
@@ -36,8 +37,13 @@ impl Home for RecordedHome {
         fs::metadata(&self.log).expect("the log of the disk").len() as usize
     }
 
-    fn open(&self, options: Options) -> Result<Store, Error> {
-        open(&self.directory, options, self.backend)
+    fn open(&self, options: Options, tails: TailKind) -> Result<Store, Error> {
+        let backend = match tails {
+            TailKind::Mapped => Backend::Mmap,
+            TailKind::Buffered if self.backend == Backend::Mmap => Backend::Direct,
+            TailKind::Buffered => self.backend,
+        };
+        open(&self.directory, options, backend)
     }
 }
 
@@ -52,7 +58,8 @@ pub(crate) fn open(directory: &Path, options: Options, backend: Backend) -> Resu
 /// Lives the life of a seed on a real disk, and cuts the power at so many moments of it. Answers how many images were
 /// opened. Needs a mount namespace of its own.
 pub fn cut_power(backend: Backend, seed: u64, images: u64) -> io::Result<u64> {
-    let plan = Plan::of(seed, STEPS);
+    let tail_kind = if backend == Backend::Mmap { TailKind::Mapped } else { TailKind::Buffered };
+    let plan = Plan { tail_kind, ..Plan::of(seed, STEPS) };
     let what = format!("{backend:?} on a real disk, {plan:?}");
     let work = image_directory()?;
     let [image, log, served] = ["image", "log", "disk"].map(|name| work.path().join(name));

@@ -8,7 +8,7 @@ use walrus_trials::{effort, say};
 #[test]
 fn the_last_record_of_each_key_survives_a_power_failure_in_a_compaction() {
     let began = Instant::now();
-    let images: u64 = (0..effort(40)).map(compact).sum();
+    let images: u64 = (0..effort(60)).map(compact).sum();
     say(&format!("compactions: {images} images in {:.1} s", began.elapsed().as_secs_f64()));
     assert!(images >= 4_000);
 }

@@ -53,9 +53,13 @@ pub(crate) struct Committer {
     last_bytes: AtomicU64,
 }
 
-/// Counters since the store was opened.
+/// Counters since the store was opened, and the way in which it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// The backend in use, as [`Store::backend`](crate::Store::backend) names it.
+    pub backend: &'static str,
+    /// `direct` or `cached`: how commits write what they sync ([`SyncedWrites`](crate::SyncedWrites)).
+    pub synced_writes: &'static str,
     /// Syncs of block files; a durable write counts as one.
     pub data_syncs: u64,
     /// Durable writes of the journal.
@@ -92,6 +96,8 @@ impl Committer {
     pub(crate) fn stats(&self) -> Stats {
         let resources = &self.resources;
         Stats {
+            backend: resources.backend.name,
+            synced_writes: resources.backend.synced_writes.name(),
             data_syncs: resources.data_syncs.load(Ordering::Relaxed),
             journal_syncs: resources.journal.syncs.load(Ordering::Relaxed),
             commits: self.commits.load(Ordering::Relaxed),

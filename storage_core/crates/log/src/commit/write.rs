@@ -34,7 +34,7 @@ pub(super) fn write(resources: &Resources, captures: &[LogCapture]) -> u64 {
             bytes += write_durably(resources, file, captured);
             continue;
         }
-        let known = files.iter().position(|known| known.file.number == file.number);
+        let known = files.iter().position(|known| known.file.name == file.name);
         let index = known.unwrap_or_else(|| {
             files.push(FileWrites { file, syncs: false, writes: Vec::new() });
             files.len() - 1

@@ -13,7 +13,7 @@ use super::memory::AlignedPage;
 use super::process::Lock;
 use super::real_file::{RealFile, Writer};
 use super::ring::{Piece, Ring};
-use super::{BackendInUse, Disk, DiskFile, FileKind, TailKind, calls};
+use super::{BackendInUse, Disk, DiskFile, FileKind, SyncedWrites, calls};
 use crate::options::Backend;
 
 pub(super) const LOCK_NAME: &str = "LOCK";
@@ -26,7 +26,7 @@ const READS_AT_ONCE: usize = 64;
 pub(crate) struct Directory {
     path: PathBuf,
     backend: BackendInUse,
-    tail_kind: TailKind,
+    maps: bool,
     ring: Option<Arc<Ring>>,
 }
 
@@ -34,27 +34,32 @@ impl Directory {
     /// Opens the directory, makes it if it is not there, and finds out what its file system can do.
     pub(crate) fn open(path: &Path, backend: Backend) -> io::Result<Self> {
         make_directory(path)?;
-        let (wants_ring, wants_direct) = match backend {
-            Backend::Auto | Backend::IoUring => (true, true),
-            Backend::Direct => (false, true),
-            Backend::Mmap => (false, false),
+        let synced_writes = match probe_direct(path) {
+            Ok(()) => SyncedWrites::Direct,
+            Err(error) => SyncedWrites::Cached { reason: format!("direct: {error}") },
         };
-        let mut refused = Vec::new();
-        let mut probed = |name: &str, probe: io::Result<()>| {
-            probe.map_err(|error| refused.push(format!("{name}: {error}"))).is_ok()
-        };
-        let is_direct = wants_direct && probed("direct", probe_direct(path));
+        let mut refused = None;
         let mut ring = None;
-        if wants_ring && is_direct {
-            probed("io_uring", probe_ring(path).map(|works| ring = Some(Arc::new(works))));
-        }
-        let (name, tail_kind) = match (is_direct, &ring) {
-            (true, Some(_)) => ("io_uring", TailKind::Buffered),
-            (true, None) => ("direct", TailKind::Buffered),
-            (false, _) => ("mmap", TailKind::Mapped),
+        let name = match (backend, &synced_writes) {
+            (Backend::Mmap, _) => "mmap",
+            (_, SyncedWrites::Cached { reason }) => {
+                refused = Some(reason.clone());
+                "mmap"
+            }
+            (Backend::Direct, SyncedWrites::Direct) => "direct",
+            (Backend::Auto | Backend::IoUring, SyncedWrites::Direct) => match probe_ring(path) {
+                Ok(works) => {
+                    ring = Some(Arc::new(works));
+                    "io_uring"
+                }
+                Err(error) => {
+                    refused = Some(format!("io_uring: {error}"));
+                    "direct"
+                }
+            },
         };
-        let refused = (!refused.is_empty()).then(|| refused.join("; "));
-        Ok(Self { path: path.to_owned(), backend: BackendInUse { name, refused }, tail_kind, ring })
+        let maps = name == "mmap";
+        Ok(Self { path: path.to_owned(), backend: BackendInUse { name, refused, synced_writes }, maps, ring })
     }
 
     fn open_file(
@@ -84,21 +89,21 @@ impl Directory {
         if file.metadata()?.len() < bytes {
             file.set_len(bytes)?;
         }
-        let writer = match (kind, self.tail_kind) {
-            (FileKind::Plain, _) | (FileKind::Pages, TailKind::Mapped) => Writer::Buffered,
-            (kind, TailKind::Buffered) => match (kind, &self.ring) {
-                (FileKind::Blocks, Some(ring)) => Writer::Ring(open_direct(path)?, Arc::clone(ring)),
-                _ => Writer::Direct(open_direct(path)?),
-            },
-            (FileKind::Blocks, TailKind::Mapped) => Writer::mapped(&file)?,
+        let is_direct = self.backend.synced_writes == SyncedWrites::Direct;
+        let writer = match (kind, &self.ring) {
+            (FileKind::Mapped, _) if self.maps => Writer::mapped(&file)?,
+            (FileKind::Plain | FileKind::Mapped, _) => Writer::Buffered,
+            (FileKind::Blocks, Some(ring)) => Writer::Ring(open_direct(path)?, Arc::clone(ring)),
+            (FileKind::Blocks | FileKind::Pages, _) if is_direct => Writer::Direct(open_direct(path)?),
+            (FileKind::Blocks | FileKind::Pages, _) => Writer::Buffered,
         };
-        Ok(Arc::new(RealFile::new(file, writer)))
+        Ok(Arc::new(RealFile::new(file, writer, bytes)))
     }
 }
 
 impl Disk for Directory {
-    fn tail_kind(&self) -> TailKind {
-        self.tail_kind
+    fn maps(&self) -> bool {
+        self.maps
     }
 
     fn backend(&self) -> BackendInUse {

@@ -29,13 +29,13 @@ pub use replay::Replay;
 pub use simulated::{Fault, SimulatedDisk};
 use uuid::Uuid;
 
-use crate::options::FsyncSchedule;
 use crate::seeded;
 
-/// The way in which appended bytes reach a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The way in which appended bytes reach a file. A file has one way for ever, which its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TailKind {
-    /// An append stores its bytes into a claimed range of a mapping at once; a sync makes them durable.
+    /// An append stores its bytes into a claimed range of a mapping at once, so that they outlive the process; a sync
+    /// makes them durable.
     Mapped,
     /// An append keeps its bytes in memory; the commit writes them in whole pages.
     Buffered,
@@ -48,6 +48,31 @@ pub struct BackendInUse {
     pub name: &'static str,
     /// Reason why a backend that was asked for, or would have been better, is not used.
     pub refused: Option<String>,
+    /// The way in which commits write what they sync, with every backend.
+    pub synced_writes: SyncedWrites,
+}
+
+/// The way in which a commit brings bytes to the disk that must be there when it is over. The file system decides: the
+/// open of a store tries what it can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyncedWrites {
+    /// One write with O_DIRECT and RWF_DSYNC, past the page cache.
+    Direct,
+    /// A write into the page cache, and `fdatasync` behind it.
+    Cached {
+        /// Reason why direct writes are not used.
+        reason: String,
+    },
+}
+
+impl SyncedWrites {
+    /// `direct` or `cached`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Cached { .. } => "cached",
+        }
+    }
 }
 
 /// Use of a file, which decides how it is opened.
@@ -57,8 +82,21 @@ pub enum FileKind {
     Plain,
     /// File that is written in whole aligned pages, from aligned memory.
     Pages,
-    /// File of pages whose ranges may also be claimed where tails are mapped.
+    /// File of pages that commits write.
     Blocks,
+    /// File of blocks whose ranges are claimed and stored into, where the disk maps files. Other writes go through the
+    /// page cache, which the mapping shares: a direct write would be overwritten by what the cache still holds.
+    Mapped,
+}
+
+impl FileKind {
+    /// The kind of a file of blocks with such tails.
+    pub(crate) fn of_tails(kind: TailKind) -> Self {
+        match kind {
+            TailKind::Mapped => Self::Mapped,
+            TailKind::Buffered => Self::Blocks,
+        }
+    }
 }
 
 /// The way in which a range of a file gets its space.
@@ -72,16 +110,17 @@ pub enum Prepare {
 }
 
 impl Prepare {
-    /// The way that suits data with this schedule.
-    pub(crate) fn fitting(fsync: FsyncSchedule) -> Self {
-        if fsync.syncs() { Self::Written } else { Self::Reserved }
+    /// The way that suits tails of a kind, of logs that sync their data or do not. Zeros that were written would have
+    /// to be read again before the first store into a mapped page.
+    pub(crate) fn fitting(tails: TailKind, syncs: bool) -> Self {
+        if syncs && tails == TailKind::Buffered { Self::Written } else { Self::Reserved }
     }
 }
 
 /// One directory of files.
 pub trait Disk: Send + Sync + 'static {
-    /// The way in which appended bytes reach block files.
-    fn tail_kind(&self) -> TailKind;
+    /// Whether files are mapped for the logs that do not sync each append.
+    fn maps(&self) -> bool;
     /// The backend in use, for reports.
     fn backend(&self) -> BackendInUse;
     /// Number of reads up to which the disk answers faster at the same time than one after the other.
@@ -132,12 +171,15 @@ pub trait DiskFile: Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// Gives space to a range of pages that was never used, or was discarded since; the range reads as zeros.
     fn prepare(&self, range: Range<u64>, how: Prepare) -> io::Result<()>;
+    /// Has the kernel make the pages of a mapped range present and writable, so that stores there do not fault. Pages
+    /// that the file does not have stay missing, and other files have nothing to make ready.
+    fn make_ready(&self, _range: Range<u64>) {}
     /// Makes a range of pages read as zeros and gives its space back.
     fn discard(&self, range: Range<u64>) -> io::Result<()>;
     /// Lists the parts of a range that may hold something else than zeros, in order.
     fn data_ranges(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>>;
     /// Claims the exclusive right to store into a range, which must not overlap another claim. Only files of the kind
-    /// `Blocks` have ranges to claim, on a disk where tails are mapped.
+    /// `Mapped` have ranges to claim, on a disk that maps.
     fn claim(self: Arc<Self>, range: Range<u64>) -> Box<dyn MappedRange>;
 }
 

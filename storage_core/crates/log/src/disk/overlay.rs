@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::directory::{LOCK_NAME, boot_id};
 use super::process::Lock;
-use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind, calls};
+use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, SyncedWrites, calls};
 use crate::page::{PAGE_BYTES, page_down};
 use crate::sync::plain::Mutex;
 
@@ -39,12 +39,12 @@ impl Overlay {
 }
 
 impl Disk for Overlay {
-    fn tail_kind(&self) -> TailKind {
-        TailKind::Buffered
+    fn maps(&self) -> bool {
+        false
     }
 
     fn backend(&self) -> BackendInUse {
-        BackendInUse { name: "memory", refused: None }
+        BackendInUse { name: "memory", refused: None, synced_writes: SyncedWrites::Direct }
     }
 
     fn boot(&self) -> Option<Uuid> {
@@ -85,7 +85,7 @@ impl Disk for Overlay {
     }
 
     fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
-        if self.is_full && kind == FileKind::Blocks {
+        if self.is_full && holds_blocks(kind) {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         if self.list()?.iter().any(|known| known == name) {
@@ -97,7 +97,7 @@ impl Disk for Overlay {
     }
 
     fn open(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(name, bytes, self.is_full && kind == FileKind::Blocks)?)
+        Ok(self.file(name, bytes, self.is_full && holds_blocks(kind))?)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -121,6 +121,10 @@ impl Disk for Overlay {
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(u64::MAX) // Nothing is written to the real disk.
     }
+}
+
+fn holds_blocks(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Blocks | FileKind::Mapped)
 }
 
 impl Overlay {

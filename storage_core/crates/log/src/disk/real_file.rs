@@ -1,5 +1,5 @@
 //! A file of a real directory. It is read through the page cache, and written through a mapping, the page cache or
-//! O_DIRECT.
+//! O_DIRECT: always in the same way, since a write of one way may undo what another has just written.
 #![allow(unsafe_code, reason = "the disk folder is where unsafe lives")]
 
 use std::fs::File;
@@ -22,6 +22,7 @@ const ZEROS_BYTES: u64 = 512 << 10;
 
 /// The way in which a file is written.
 pub(super) enum Writer {
+    /// Writer through the page cache. What must be durable is written, and then the file is synced.
     Buffered,
     /// Writer with a second descriptor, opened with O_DIRECT. The kernel drops cached pages that the first descriptor
     /// has read when the second one writes them.
@@ -53,11 +54,13 @@ impl Writer {
 pub(super) struct RealFile {
     file: File,
     writer: Writer,
+    /// Length below which the file never is, unless somebody cuts it.
+    bytes_min: u64,
 }
 
 impl RealFile {
-    pub(super) fn new(file: File, writer: Writer) -> Self {
-        Self { file, writer }
+    pub(super) fn new(file: File, writer: Writer, bytes_min: u64) -> Self {
+        Self { file, writer, bytes_min }
     }
 
     fn mapping(&self) -> &Mapping {
@@ -77,15 +80,13 @@ impl RealFile {
         }
     }
 
-    /// Returns an error if the file is shorter than its mapping, because somebody cut it. Called before every call that
+    /// Returns an error if the file is shorter than it was made, because somebody cut it. Called before every call that
     /// would make the file longer again, which would hide that, and after a sync.
     fn check_length(&self) -> io::Result<()> {
-        match &self.writer {
-            Writer::Mapped(mapping) if self.size_bytes()? < mapping.map.len() as u64 => {
-                Err(bus::missing_page())
-            }
-            _ => Ok(()),
+        if self.bytes_min > 0 && self.size_bytes()? < self.bytes_min {
+            return Err(bus::missing_page());
         }
+        Ok(())
     }
 
     fn write_zeros(&self, range: &Range<u64>) -> io::Result<()> {
@@ -127,6 +128,7 @@ impl DiskFile for RealFile {
     }
 
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
+        self.check_length()?;
         // A durable write stays one request that includes its sync; pieces with a sync behind them take longer.
         if let Writer::Ring(direct, ring) = &self.writer
             && !durable
@@ -136,8 +138,17 @@ impl DiskFile for RealFile {
             let pieces = ring::split(position, parts);
             return ring::written_bytes(&pieces, ring.write(direct, &pieces));
         }
-        self.check_length()?;
-        calls::write(self.writer(), position, parts, durable)
+        match self.writer {
+            Writer::Direct(_) | Writer::Ring(..) => calls::write(self.writer(), position, parts, durable),
+            // Some file systems take RWF_DSYNC through the page cache and sync nothing; `fdatasync` they all know.
+            Writer::Buffered | Writer::Mapped(_) => {
+                let written = calls::write(&self.file, position, parts, false)?;
+                if durable {
+                    self.sync()?;
+                }
+                Ok(written)
+            }
+        }
     }
 
     fn write_many(&self, writes: &[(u64, Vec<&[u8]>)]) -> io::Result<()> {
@@ -147,6 +158,7 @@ impl DiskFile for RealFile {
         if let [(position, parts)] = writes {
             return write_all(self, *position, parts, false);
         }
+        self.check_length()?;
         let pieces: Vec<Piece<'_>> =
             writes.iter().flat_map(|(position, parts)| ring::split(*position, parts)).collect();
         for (piece, result) in pieces.iter().zip(ring.write(direct, &pieces)) {
@@ -170,15 +182,7 @@ impl DiskFile for RealFile {
         self.check_length()?;
         if how == Prepare::Reserved {
             match calls::allocate(&self.file, 0, &range) {
-                Ok(()) => {
-                    if let Writer::Mapped(mapping) = &self.writer {
-                        assert!(range.end <= mapping.map.len() as u64, "prepared behind the mapping");
-                        // SAFETY: the range lies in the mapping (asserted), so the pointer is in bounds.
-                        let start = unsafe { mapping.map.as_mut_ptr().add(range.start as usize) };
-                        calls::populate(start, (range.end - range.start) as usize);
-                    }
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 // A file system without fallocate gets zeros written.
                 Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
                 Err(error) => return Err(error),
@@ -187,13 +191,25 @@ impl DiskFile for RealFile {
         self.write_zeros(&range)?;
         if how == Prepare::Written {
             self.file.sync_data()?;
-            if matches!(self.writer, Writer::Mapped(_)) {
+            if matches!(self.writer, Writer::Buffered) {
                 // Zeros stay in the page cache in large folios, and each later fdatasync of a page would write all of
                 // its folio.
                 calls::drop_cache(&self.file, &range)?;
             }
         }
         Ok(())
+    }
+
+    fn make_ready(&self, range: Range<u64>) {
+        let Writer::Mapped(mapping) = &self.writer else { return };
+        assert!(
+            range.start <= range.end && range.end <= mapping.map.len() as u64,
+            "made ready outside of the mapping"
+        );
+        // SAFETY: the range lies in the mapping (asserted), so the pointer is in bounds.
+        let start = unsafe { mapping.map.as_mut_ptr().add(range.start as usize) };
+        // Behind the end of a file that somebody cut, the kernel answers with an error and makes nothing.
+        calls::populate(start, (range.end - range.start) as usize);
     }
 
     fn discard(&self, range: Range<u64>) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! A walk through the changes of a simulated disk, which builds the disk that a crash after any of them leaves.
 
+use super::TailKind;
 use super::crash::{Change, CrashChoice, Image};
 use super::simulated::SimulatedDisk;
-use super::{Disk, TailKind};
 
 /// The changes of a simulated disk, replayed one by one.
 pub struct Replay {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::crash::Change;
-use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, TailKind};
+use super::{BackendInUse, Disk, DiskFile, FileKind, MappedRange, Prepare, SyncedWrites, TailKind};
 use crate::page::PAGE_BYTES;
+use crate::seeded;
 use crate::sync::{Condvar, Mutex};
 
 /// A simulated directory. Clones share it.
@@ -51,6 +52,8 @@ struct State {
     syncs: u64,
     full: bool,
     locked: bool,
+    /// Length to which a mapped file is cut when its pages are made ready next.
+    cut_at_ready: Option<usize>,
 }
 
 #[derive(Default)]
@@ -74,7 +77,7 @@ impl Stall {
 }
 
 impl SimulatedDisk {
-    /// An empty directory.
+    /// An empty directory, in which logs that do not sync each append have tails of this kind.
     pub fn new(tail_kind: TailKind) -> Self {
         Self {
             tail_kind,
@@ -83,6 +86,17 @@ impl SimulatedDisk {
             stall: Arc::default(),
             read_stall: Arc::default(),
         }
+    }
+
+    /// The same directory as a program sees it that gives logs which do not sync each append tails of another kind.
+    #[must_use]
+    pub fn with_tails(&self, tail_kind: TailKind) -> Self {
+        Self { tail_kind, ..self.clone() }
+    }
+
+    /// The kind of the tails of logs that do not sync each append.
+    pub(super) fn tail_kind(&self) -> TailKind {
+        self.tail_kind
     }
 
     /// Number of changes so far, which is a point in time for [`SimulatedDisk::crash_image`].
@@ -175,6 +189,12 @@ impl SimulatedDisk {
         }
     }
 
+    /// Lets somebody cut a mapped file to this length right before its pages are made ready the next time. Crash images
+    /// do not know of it.
+    pub fn cut_at_ready(&self, bytes: usize) {
+        self.state.lock().cut_at_ready = Some(bytes);
+    }
+
     /// The contents of all files, by name.
     pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state.lock();
@@ -191,9 +211,12 @@ impl SimulatedDisk {
         self.state.lock().history.clone()
     }
 
-    fn file(&self, file: usize) -> Arc<SimulatedFile> {
+    fn file(&self, file: usize, kind: FileKind, state: &State) -> Arc<SimulatedFile> {
+        let is_mapped = kind == FileKind::Mapped && self.maps();
         Arc::new(SimulatedFile {
             file,
+            kind,
+            mapped_bytes: is_mapped.then_some(state.files[file].len()),
             state: Arc::clone(&self.state),
             stall: Arc::clone(&self.stall),
             read_stall: Arc::clone(&self.read_stall),
@@ -260,12 +283,12 @@ impl State {
 }
 
 impl Disk for SimulatedDisk {
-    fn tail_kind(&self) -> TailKind {
-        self.tail_kind
+    fn maps(&self) -> bool {
+        self.tail_kind == TailKind::Mapped
     }
 
     fn backend(&self) -> BackendInUse {
-        BackendInUse { name: "simulated", refused: None }
+        BackendInUse { name: "simulated", refused: None, synced_writes: SyncedWrites::Direct }
     }
 
     fn boot(&self) -> Option<Uuid> {
@@ -297,7 +320,7 @@ impl Disk for SimulatedDisk {
         Ok(state.files[file].len() as u64)
     }
 
-    fn create(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+    fn create(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
         state.count_call()?;
         state.check_room()?;
@@ -308,10 +331,10 @@ impl Disk for SimulatedDisk {
         state.files.push(vec![0; bytes]);
         state.names.insert(name.clone(), file);
         state.history.push(Change::Create { name, file, bytes });
-        Ok(self.file(file))
+        Ok(self.file(file, kind, &state))
     }
 
-    fn open(&self, name: &str, bytes: u64, _: FileKind) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, name: &str, bytes: u64, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
         state.count_read()?;
         let &file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
@@ -320,7 +343,7 @@ impl Disk for SimulatedDisk {
             state.files[file].resize(bytes, 0);
             state.history.push(Change::Grow { file, bytes });
         }
-        Ok(self.file(file))
+        Ok(self.file(file, kind, &state))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -362,9 +385,24 @@ impl Drop for Unlock {
 
 struct SimulatedFile {
     file: usize,
+    kind: FileKind,
+    /// Length that the file was mapped with; `None` if it is not mapped.
+    mapped_bytes: Option<usize>,
     state: Arc<Mutex<State>>,
     stall: Arc<Stall>,
     read_stall: Arc<Stall>,
+}
+
+impl SimulatedFile {
+    /// Fails as a real file does that is shorter than its mapping.
+    fn check_length(&self, state: &State) -> io::Result<()> {
+        let is_cut = self.mapped_bytes.is_some_and(|mapped| state.files[self.file].len() < mapped);
+        if is_cut { Err(missing_page()) } else { Ok(()) }
+    }
+}
+
+fn missing_page() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "somebody cut the file while it was mapped")
 }
 
 impl DiskFile for SimulatedFile {
@@ -388,9 +426,12 @@ impl DiskFile for SimulatedFile {
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
         let mut data = parts.concat();
         if durable {
+            // A real disk would take it, and lose it again when the kernel writes the older page that the mapping has.
+            assert!(self.kind != FileKind::Mapped, "a direct write into a mapped file");
             self.stall.wait();
         }
         let mut state = self.state.lock();
+        self.check_length(&state)?;
         if state.count_call()? && data.len() > PAGE_BYTES as usize {
             data.truncate(data.len() / 2);
         }
@@ -408,13 +449,14 @@ impl DiskFile for SimulatedFile {
         }
         state.syncs += 1;
         state.history.push(Change::Sync { file: self.file });
-        Ok(())
+        self.check_length(&state)
     }
 
     fn prepare(&self, range: Range<u64>, how: Prepare) -> io::Result<()> {
         let mut state = self.state.lock();
         state.count_call()?;
         state.check_room()?;
+        self.check_length(&state)?;
         if how == Prepare::Written {
             let zeros = vec![0; (range.end - range.start) as usize];
             state.write(self.file, range.start, zeros, false);
@@ -427,9 +469,24 @@ impl DiskFile for SimulatedFile {
         Ok(())
     }
 
+    fn make_ready(&self, range: Range<u64>) {
+        assert!(
+            self.mapped_bytes.is_some_and(|mapped| range.end <= mapped as u64),
+            "made ready outside of the mapping"
+        );
+        let mut state = self.state.lock();
+        if let Some(bytes) = state.cut_at_ready.take() {
+            state.files[self.file].truncate(bytes);
+        }
+        if seeded!(ReadyBehindEnd) && state.files[self.file].len() < range.end as usize {
+            state.files[self.file].resize(range.end as usize, 0);
+        }
+    }
+
     fn discard(&self, range: Range<u64>) -> io::Result<()> {
         let mut state = self.state.lock();
         state.count_call()?;
+        self.check_length(&state)?;
         let zeros = vec![0; (range.end - range.start) as usize];
         state.write(self.file, range.start, zeros, false);
         Ok(())
@@ -447,6 +504,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn claim(self: Arc<Self>, range: Range<u64>) -> Box<dyn MappedRange> {
+        assert!(self.mapped_bytes.is_some(), "only mapped files have ranges to claim");
         Box::new(SimulatedClaim { file: self, range })
     }
 }
@@ -462,7 +520,12 @@ impl MappedRange for SimulatedClaim {
             position + bytes.len() as u64 <= self.range.end - self.range.start,
             "store outside of the claim"
         );
-        self.file.state.lock().write(self.file.file, self.range.start + position, bytes.to_vec(), false);
+        let mut state = self.file.state.lock();
+        let position = self.range.start + position;
+        if state.files[self.file.file].len() < position as usize + bytes.len() {
+            return Err(missing_page());
+        }
+        state.write(self.file.file, position, bytes.to_vec(), false);
         Ok(())
     }
 }

@@ -19,7 +19,6 @@ use crate::log::state::{Extent, LogState, Writer};
 use crate::page::PAGE_BYTES;
 use crate::resources::blocks::{BlockFile, Slots};
 use crate::resources::space::Space;
-use crate::resources::tail::Tail;
 use crate::types::Offset;
 
 /// Limit on the bytes of a group.
@@ -86,7 +85,7 @@ impl Member {
         let parts = self.write_parts(places, base_offset, last_sequence, give)?;
         if self.log.syncs() {
             let mut files: Vec<&Arc<BlockFile>> = parts.iter().map(|part| &part.block.slots.file).collect();
-            files.dedup_by_key(|file| file.number);
+            files.dedup_by_key(|file| file.name);
             self.resources().sync_files(&files)?;
         }
         turn.has_begun = false;
@@ -129,10 +128,6 @@ impl Member {
             self.committer.wait_synced(&self.log, end)?;
         }
         let mut writer = self.log.writer.lock();
-        if let Some(resume) = &writer.resume {
-            writer.open = Some(self.log.reopen(resume)?);
-            writer.resume = None;
-        }
         self.log.close_block(&mut writer);
         Ok((writer.end, writer.last_sequence))
     }
@@ -171,10 +166,7 @@ impl Member {
         let (base_offset, records, crc) = (header.base_offset, batch.record_count(), batch.header().crc);
         let block = Block::new(slots, space, header);
         let failed = |e| file.poison("write", e);
-        let resources = self.resources();
-        let mut tail =
-            Tail::open(Arc::clone(&file.file), block.range(), 0, resources.tail_kind, &resources.pool)
-                .map_err(failed)?;
+        let mut tail = self.resources().open_tail(&block.slots, self.log.tails, 0, false).map_err(failed)?;
         let bytes = batch.bytes();
         let data_end = PAGE_BYTES + bytes.len() as u64;
         block.space.reach(data_end).map_err(failed)?;

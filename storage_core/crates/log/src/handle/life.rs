@@ -36,8 +36,10 @@ impl Life {
             ("walrus-commit", |committer| commit_thread::run(&committer)),
             ("walrus-ahead", |committer| committer.resources.blocks.run_ahead()),
             ("walrus-memory", |committer| committer.resources.pool.run_ahead()),
+            ("walrus-pages", |committer| committer.resources.pages.run()),
         ];
-        for (name, run) in runs {
+        let maps = committer.resources.disk.maps();
+        for (name, run) in runs.into_iter().filter(|(name, _)| *name != "walrus-pages" || maps) {
             let committer = Arc::clone(&committer);
             let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(committer));
             threads.push(thread.map_err(|e| Error::io("start a thread for", name, e))?);
@@ -73,6 +75,7 @@ impl Life {
         queues.commits.stop();
         resources.blocks.stop_ahead();
         resources.pool.stop_ahead();
+        resources.pages.stop();
         for thread in self.threads.lock().drain(..) {
             // The last handle may be dropped by a waker, on one of these threads.
             if thread.thread().id() != thread::current().id() {

@@ -67,8 +67,13 @@ impl LogState {
         }
         let bytes = batch.bytes();
         if let Some(resume) = &writer.resume {
-            writer.open = Some(self.reopen(resume)?);
-            writer.resume = None;
+            if resume.block.slots.file.name.tails == self.tails {
+                writer.open = Some(self.reopen(resume)?);
+                writer.resume = None;
+            } else {
+                // The log's schedule or the backend has changed, and a file is always written in the same way.
+                self.close_block(writer);
+            }
         }
         let has_room = |open: &OpenBlock| open.tail.written() + bytes.len() as u64 <= open.data_max;
         if !writer.open.as_ref().is_some_and(has_room) {
@@ -111,7 +116,7 @@ impl LogState {
         if self.commits_appends() && !self.dirty.swap(true, Ordering::AcqRel) {
             self.queues.commits.push(self.id, self.fsync);
         }
-        if self.resources.tail_kind == TailKind::Buffered {
+        if self.tails == TailKind::Buffered {
             writer.waiting_bytes += bytes.len() as u64;
         }
         let waiting_bytes = writer.waiting_bytes;
@@ -128,7 +133,7 @@ impl LogState {
     /// only if that one succeeded. Pages of a mapping are written whenever the kernel likes.
     #[inline]
     fn begins_commit(&self, base_offset: u64, taken: u64) -> bool {
-        let durable_first = match self.resources.tail_kind {
+        let durable_first = match self.tails {
             TailKind::Buffered => taken,
             TailKind::Mapped => self.synced.load(Ordering::Acquire),
         };

@@ -39,7 +39,7 @@ impl LogState {
         whole[from..from + stored.len()].copy_from_slice(&stored);
         let pages: Vec<AlignedPage> = whole.chunks(PAGE_BYTES as usize).map(AlignedPage::padded).collect();
         let parts: Vec<&[u8]> = pages.iter().map(|page| &**page).collect();
-        write_all(block.file(), block.start + first_page, &parts, true).map_err(failed)?;
+        write_all(block.file(), block.start + first_page, &parts, false).map_err(failed)?;
         block.file().sync().map_err(failed)?;
         block.readable.fetch_max(position + batches.len() as u64, Ordering::AcqRel);
         self.unfence(offset, end);

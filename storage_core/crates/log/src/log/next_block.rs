@@ -1,7 +1,7 @@
 //! The way of a log from block to block: it opens the next one, goes on in a recovered one, closes the last one.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::block::{Block, BlockIndex, ClosedBlock};
 use super::open_block::{OpenBlock, Resume};
@@ -13,24 +13,24 @@ use crate::format::epochs::Epochs;
 use crate::format::footer::data_max;
 use crate::page::{PAGE_BYTES, page_up};
 use crate::resources::blocks::{LastBlock, Slots};
-use crate::resources::tail::Tail;
 use crate::sync::RwLock;
+
+/// A log that filled its last block in less time has pages made ready from the first byte of the next one on.
+const FILLED_FAST: Duration = Duration::from_secs(1);
 
 impl LogState {
     /// Opens a block that takes a batch of `batch_bytes`; the open block before it is closed and waits for its commit.
     pub(super) fn open_block(&self, writer: &mut Writer, batch_bytes: u64) -> Result<()> {
         let blocks = &self.resources.blocks;
+        let last = self.last_block(writer);
+        let is_fast = last.is_some_and(|last| last.took < FILLED_FAST);
         let size = blocks
             .classes
-            .next(self.last_block(writer), batch_bytes)
+            .next(last, batch_bytes)
             .map_err(|bytes_max| Error::TooLarge { bytes: batch_bytes, bytes_max })?;
         let (slots, space) = blocks.allocate(size, self.fsync)?;
         let file = &slots.file;
-        let range = slots.range();
-        let bytes = range.end - range.start;
-        let tail =
-            Tail::open(Arc::clone(&file.file), range, 0, self.resources.tail_kind, &self.resources.pool);
-        let mut tail = match tail {
+        let mut tail = match self.resources.open_tail(&slots, self.tails, 0, is_fast) {
             Ok(tail) => tail,
             Err(error) => {
                 blocks.free(&slots);
@@ -47,13 +47,14 @@ impl LogState {
         self.close_block(writer);
         self.directory.write().blocks.push(Arc::clone(&block));
         writer.last_sequence = header.sequence;
+        let data_max = data_max(block.bytes);
         writer.open = Some(OpenBlock {
             block,
             tail,
             opened_at: Instant::now(),
             flushed: 0,
             commits: 0,
-            data_max: data_max(bytes),
+            data_max,
             index_next: 0,
             max_timestamp: i64::MIN,
             digest: Digest::default(),
@@ -85,26 +86,24 @@ impl LogState {
     fn last_block(&self, writer: &Writer) -> Option<LastBlock> {
         match &writer.open {
             Some(open) => Some(LastBlock {
-                class: open.block.slots.file.class,
+                class: open.block.slots.file.name.class,
                 took: open.opened_at.elapsed(),
                 commit_bytes: open.flushed.checked_div(open.commits).unwrap_or(0),
             }),
             None => {
                 let directory = self.directory.read();
-                directory.blocks.last().map(|block| LastBlock::at_no_known_rate(block.slots.file.class))
+                directory.blocks.last().map(|block| LastBlock::at_no_known_rate(block.slots.file.name.class))
             }
         }
     }
 
     /// Opens a recovered block for appends: only zeros lie behind its data.
-    pub(crate) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
+    pub(super) fn reopen(&self, resume: &Resume) -> Result<OpenBlock> {
         let &Resume { ref block, data_end, max_timestamp, digest } = resume;
         let block = Arc::clone(block);
         let file = Arc::clone(&block.slots.file);
         block.space.assume(page_up(data_end));
-        let resources = &self.resources;
-        let tail =
-            Tail::open(Arc::clone(&file.file), block.range(), data_end, resources.tail_kind, &resources.pool);
+        let tail = self.resources.open_tail(&block.slots, self.tails, data_end, false);
         let tail = tail.map_err(|error| {
             let error = file.error("reopen", error);
             if !matches!(error, Error::NoSpace { .. }) {

@@ -38,6 +38,8 @@ pub(crate) struct LogState {
     /// The log's own schedule; `None` if it follows the store's.
     pub(crate) own_fsync: Option<FsyncSchedule>,
     pub(crate) fsync: FsyncSchedule,
+    /// The way in which appended bytes reach the files of the log's new blocks; older ones may lie in files of another.
+    pub(crate) tails: TailKind,
     pub(super) resources: Arc<Resources>,
     /// Queues in which the log asks for commits and chores.
     pub(super) queues: Arc<Queues>,
@@ -157,13 +159,15 @@ impl LogState {
             producers,
             digest: Digest::default(),
         };
+        let (own_fsync, fsync) = (fsync, fsync.unwrap_or(resources.fsync));
         Self {
             id,
             name,
             base_offset,
             epoch,
-            own_fsync: fsync,
-            fsync: fsync.unwrap_or(resources.fsync),
+            own_fsync,
+            fsync,
+            tails: resources.blocks.tails(fsync),
             resources,
             queues,
             writer: Mutex::new(writer),
@@ -205,7 +209,7 @@ impl LogState {
 
     /// Whether appends need a commit, which the caller, the committing thread or a schedule asks for.
     pub(super) fn commits_appends(&self) -> bool {
-        self.syncs() || self.resources.tail_kind == TailKind::Buffered
+        self.syncs() || self.tails == TailKind::Buffered
     }
 
     /// Writes a record about the log into the journal; durable on return, unless the log never syncs.

@@ -181,7 +181,7 @@ impl Rebuild<'_> {
         let file = &block.slots.file;
         if self.fsync.syncs()
             && end_offset > self.entry.synced
-            && !self.findings.unsynced.iter().any(|known| known.number == file.number)
+            && !self.findings.unsynced.iter().any(|known| known.name == file.name)
         {
             self.findings.unsynced.push(Arc::clone(file));
         }

@@ -100,7 +100,7 @@ fn said_elsewhere(disk: &dyn Disk, names: &[String]) -> Result<Option<Manifest>>
     let mut said = journal::manifests(disk)?;
     for name in names.iter().filter(|name| name.ends_with(".wal")) {
         let failed = |e| Error::io("read", &disk.path(name), e);
-        let file = disk.open(name, 0, FileKind::Blocks).map_err(failed)?;
+        let file = disk.open(name, 0, FileKind::Plain).map_err(failed)?;
         said.extend(first_block(&*file, name).map_err(failed)?);
     }
     let Some(&manifest) = said.first() else { return Ok(None) };

@@ -102,8 +102,8 @@ pub(crate) fn recover(
         suspect_open_logs(committer, state)?;
     }
     // Bytes that a killed process wrote may be in the page cache only, and are served from now on, so they are synced.
-    unsynced.sort_unstable_by_key(|file| file.number);
-    unsynced.dedup_by_key(|file| file.number);
+    unsynced.sort_unstable_by_key(|file| file.name);
+    unsynced.dedup_by_key(|file| file.name);
     for file in &unsynced {
         file.file.sync().map_err(|e| file.error("sync", e))?;
     }

@@ -147,7 +147,8 @@ impl Rebuild<'_> {
     pub(super) fn block(&self, found: &FoundBlock) -> Block {
         let FoundBlock { header, slots, .. } = found;
         let file = Arc::clone(&slots.file.file);
-        let space = Space::new(file, slots.range(), 0, Prepare::fitting(self.fsync));
+        let how = Prepare::fitting(slots.file.name.tails, self.fsync.syncs());
+        let space = Space::new(file, slots.range(), 0, how);
         Block::new(slots.clone(), Arc::new(space), header)
     }
 

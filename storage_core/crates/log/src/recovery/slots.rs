@@ -17,7 +17,7 @@ use crate::format::manifest::Manifest;
 use crate::format::mark::BlockKey;
 use crate::page::PAGE_BYTES;
 use crate::resources::Resources;
-use crate::resources::blocks::{BlockFile, Blocks, Class, SlotState, Slots};
+use crate::resources::blocks::{BlockFile, Blocks, FileName, SlotState, Slots};
 use crate::resources::journal::{JournalState, LogEntry};
 use crate::seeded;
 use crate::types::LogId;
@@ -64,10 +64,10 @@ impl FileFronts {
 /// another name, counts as damaged.
 pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) -> Result<Vec<FileFronts>> {
     let mut fronts = Vec::new();
-    for (number, class) in blocks.list()? {
-        let cut = find_cut(blocks, number, class, disk)?;
-        let file = blocks.open(number, class)?;
-        let count = blocks.classes.slots(class);
+    for name in blocks.list()? {
+        let cut = find_cut(blocks, name, disk)?;
+        let file = blocks.open(name)?;
+        let count = blocks.classes.slots(name.class);
         let read = || -> io::Result<Vec<(u32, Front)>> {
             // Most of a file may be holes, which are not read.
             let data = file.file.data_ranges(0..blocks.classes.file_bytes())?;
@@ -92,8 +92,8 @@ pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) 
 
 /// Finds out whether a file lost its end. A file gets its whole length before anything is put into it, so a crash
 /// leaves it empty or whole. Must be called before the file is opened, since that makes it whole again.
-fn find_cut(blocks: &Blocks, number: u64, class: Class, disk: &dyn Disk) -> Result<Option<CutFile>> {
-    let name = blocks.classes.file_name(number, class);
+fn find_cut(blocks: &Blocks, name: FileName, disk: &dyn Disk) -> Result<Option<CutFile>> {
+    let name = blocks.classes.write_name(name);
     let path = disk.path(&name);
     let found_bytes = disk.size_bytes(&name).map_err(|e| Error::io("look at", &path, e))?;
     let made_bytes = blocks.classes.file_bytes();
@@ -111,7 +111,7 @@ fn read_front(file: &BlockFile, slot: u32, count: u32, manifest: Manifest) -> io
     let (page, data) = bytes.split_at(bytes.len().min(PAGE_BYTES as usize));
     let is_here = |header: &BlockHeader| {
         header.manifest == manifest
-            && header.place.is_at(file.number, slot)
+            && header.place.is_at(file.name.number, slot)
             && u64::from(header.place.slot_bytes) == file.slot_bytes
             && (1..=count - slot).contains(&header.place.slots)
     };
@@ -187,7 +187,7 @@ pub(super) fn sort_slots(
     let mut last_sequence = 0;
     for FileFronts { file, cut, slots: fronts } in fronts {
         report.cut_files.extend(cut);
-        let mut states = vec![SlotState::Free; blocks.classes.slots(file.class) as usize];
+        let mut states = vec![SlotState::Free; blocks.classes.slots(file.name.class) as usize];
         let mut behind = 0; // first slot behind the block before
         for (slot, front) in fronts {
             if slot < behind {
@@ -263,7 +263,7 @@ pub(super) fn set_block_aside(resources: &Resources, slots: &Slots) -> Result<Op
     let end = ranges.last().map_or(start, |range| range.end);
     let mut bytes = Vec::new();
     file.file.read(start, (end - start) as usize, &mut bytes).map_err(failed)?;
-    let what = format!("block-{}-{}", file.number, slots.first);
+    let what = format!("block-{}-{}", file.name.number, slots.first);
     let Some(moved_to) = write_lost_if_room(&*resources.disk, &what, &bytes)? else { return Ok(None) };
     tracing::warn!(
         path = file.path,

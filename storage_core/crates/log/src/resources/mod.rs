@@ -5,34 +5,39 @@ pub(crate) mod blocks;
 pub(crate) mod group;
 pub(crate) mod indexes;
 pub(crate) mod journal;
+pub(crate) mod ready;
 pub(crate) mod space;
 pub(crate) mod tail;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::disk::{ChunkPool, Disk, Origin, TailKind};
+use crate::disk::{BackendInUse, ChunkPool, Disk, Origin, TailKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::options::FsyncSchedule;
 use crate::seeded;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
-use blocks::{BlockFile, Blocks};
+use blocks::{BlockFile, Blocks, Slots};
 use indexes::IndexCache;
 use journal::Journal;
+use ready::ReadyPages;
+use tail::Tail;
 
 /// The parts of an open store that all its logs use.
 pub(crate) struct Resources {
     /// The process that opened the store: no other one may use it.
     origin: Origin,
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) backend: BackendInUse,
     pub(crate) manifest: Manifest,
     /// Schedule of the logs that have none of their own.
     pub(crate) fsync: FsyncSchedule,
-    pub(crate) tail_kind: TailKind,
     pub(crate) blocks: Blocks,
     pub(crate) journal: Journal,
     pub(crate) pool: Arc<ChunkPool>,
+    pub(crate) pages: Arc<ReadyPages>,
     pub(crate) indexes: IndexCache,
     is_closed: AtomicBool,
     /// Number of damaged ranges that were found, at open and by readers.
@@ -50,16 +55,16 @@ impl Resources {
         journal: Journal,
         pool: Arc<ChunkPool>,
     ) -> Self {
-        let tail_kind = disk.tail_kind();
         Self {
             origin: Origin::here(),
+            backend: disk.backend(),
             disk,
             manifest,
             fsync,
-            tail_kind,
             blocks,
             journal,
             pool,
+            pages: Arc::default(),
             indexes: IndexCache::default(),
             is_closed: AtomicBool::new(false),
             corrupted_ranges: AtomicU64::new(0),
@@ -92,6 +97,22 @@ impl Resources {
     /// Refuses calls of users from now on; false if they were refused already.
     pub(crate) fn close(&self) -> bool {
         !self.is_closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Opens the tail of a block in a file that has tails of this kind; it goes on at the position `written`. With
+    /// `is_fast` the log has filled its last block fast.
+    pub(crate) fn open_tail(
+        &self,
+        slots: &Slots,
+        kind: TailKind,
+        written: u64,
+        is_fast: bool,
+    ) -> io::Result<Tail> {
+        let (file, range) = (Arc::clone(&slots.file.file), slots.range());
+        match kind {
+            TailKind::Mapped => Ok(Tail::mapped(file, range, written, &self.pages, is_fast)),
+            TailKind::Buffered => Tail::buffered(file, &range, written, &self.pool),
+        }
     }
 
     /// Syncs files that were written outside of commits.

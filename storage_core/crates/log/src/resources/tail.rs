@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use crate::disk::{
     AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, ClosedFile, DiskFile, MappedRange,
-    SMALL_CHUNK_BYTES, TailKind, write_all,
+    SMALL_CHUNK_BYTES, write_all,
 };
 use crate::page::page_down;
+use crate::resources::ready::{ReadyPages, Window};
 use crate::sync::Mutex;
 
 /// Position from which a tail gets large chunks: many logs never come so far.
@@ -26,29 +27,37 @@ pub(crate) struct Tail {
 }
 
 enum Memory {
-    Mapped(Box<dyn MappedRange>),
+    Mapped { claim: Box<dyn MappedRange>, window: Window },
     Buffered { pool: Arc<ChunkPool>, current: Option<ChunkWriter>, recent: Arc<Recent> },
 }
 
 impl Tail {
-    /// Opens a tail that goes on at `written`; reads the bytes that are before it on its page.
-    pub(crate) fn open(
+    /// Opens a tail whose bytes are stored into a mapping of the file; it goes on at `written`. With `is_fast` the log
+    /// fills blocks so fast that pages are made ready from the first byte on.
+    pub(crate) fn mapped(
         file: Arc<dyn DiskFile>,
         range: Range<u64>,
         written: u64,
-        kind: TailKind,
+        pages: &Arc<ReadyPages>,
+        is_fast: bool,
+    ) -> Self {
+        let start = range.start;
+        let window = Window::new(pages, range.clone(), written, is_fast);
+        let claim = Arc::clone(&file).claim(range);
+        Self { file, start, written, memory: Memory::Mapped { claim, window } }
+    }
+
+    /// Opens a tail whose bytes stay in memory until a commit writes them; it goes on at `written`, and reads the bytes
+    /// that are before it on its page.
+    pub(crate) fn buffered(
+        file: Arc<dyn DiskFile>,
+        range: &Range<u64>,
+        written: u64,
         pool: &Arc<ChunkPool>,
     ) -> io::Result<Self> {
-        let start = range.start;
-        let memory = match kind {
-            TailKind::Mapped => Memory::Mapped(Arc::clone(&file).claim(range)),
-            TailKind::Buffered => Memory::Buffered {
-                pool: Arc::clone(pool),
-                current: None,
-                recent: Arc::new(Recent::default()),
-            },
-        };
-        let page = page_down(written);
+        let (start, page) = (range.start, page_down(written));
+        let memory =
+            Memory::Buffered { pool: Arc::clone(pool), current: None, recent: Arc::new(Recent::default()) };
         let mut tail = Self { file, start, written: page, memory };
         if page < written {
             let mut bytes = Vec::new();
@@ -56,10 +65,7 @@ impl Tail {
             if bytes.len() as u64 != written - page {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            match tail.memory {
-                Memory::Mapped(_) => tail.written = written,
-                Memory::Buffered { .. } => tail.append(&bytes)?,
-            }
+            tail.append(&bytes)?;
         }
         Ok(tail)
     }
@@ -79,9 +85,10 @@ impl Tail {
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.memory {
-            Memory::Mapped(claim) => {
+            Memory::Mapped { claim, window } => {
                 claim.store(self.written, bytes)?;
                 self.written += bytes.len() as u64;
+                window.advance(self.written, &self.file);
             }
             Memory::Buffered { pool, current, recent } => {
                 let mut rest = bytes;
@@ -139,7 +146,7 @@ impl Tail {
     /// Recent bytes for readers; `None` if the file always has them.
     pub(crate) fn recent(&self) -> Option<Arc<Recent>> {
         match &self.memory {
-            Memory::Mapped(_) => None,
+            Memory::Mapped { .. } => None,
             Memory::Buffered { recent, .. } => Some(Arc::clone(recent)),
         }
     }

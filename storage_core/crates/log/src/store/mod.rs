@@ -12,7 +12,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::commit::committer::{Committer, Stats};
-use crate::disk::{BackendInUse, ChunkPool, Directory, Disk, Overlay};
+use crate::disk::{BackendInUse, ChunkPool, Directory, Disk, Overlay, SyncedWrites};
 use crate::error::{Error, Result};
 use crate::format::manifest::{MANIFEST_NAME, Manifest};
 use crate::handle::Log;
@@ -39,13 +39,7 @@ const PROPERTY_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone)]
 pub struct Store {
     life: Arc<Life>,
-    opening: Arc<Opening>,
-}
-
-/// The report of an open, and the backend that it chose.
-struct Opening {
-    report: OpenReport,
-    backend: BackendInUse,
+    report: Arc<OpenReport>,
 }
 
 impl Store {
@@ -123,16 +117,26 @@ impl Store {
         (fresh.closed, fresh.left_unsynced) = (false, None);
         let next = (fresh, next_sequence);
         let journal = Journal::go_on(Arc::clone(&disk), manifest, &pool, &options, old, next, end_file)?;
-        let backend = disk.backend();
+        let resources = Resources::new(disk, manifest, options.fsync, blocks, journal, pool);
+        let backend = &resources.backend;
         if let Some(refused) = &backend.refused {
             tracing::warn!(backend = backend.name, refused, "using another backend");
+        } else if let SyncedWrites::Cached { reason } = &backend.synced_writes {
+            tracing::warn!(
+                backend = backend.name,
+                reason,
+                "what is synced is written through the page cache"
+            );
         }
-        let resources = Resources::new(disk, manifest, options.fsync, blocks, journal, pool);
         let committer = Arc::new(Committer::new(resources, &options));
         recover(&committer, &state, fronts, &mut report)?;
         move_cursors(&committer, &state, &mut report)?;
         let journal = &committer.resources.journal;
         if state.fsync.unwrap_or_default() != options.fsync {
+            // From the record on, opens believe the zeros of free space: they must be on the disk before it.
+            if options.fsync.syncs() {
+                committer.resources.blocks.sync_zeros()?;
+            }
             // A later open must know the schedule to say which logs lost something.
             journal.append(&Record::Schedule { fsync: options.fsync })?;
         }
@@ -140,7 +144,7 @@ impl Store {
         journal.write_end(false);
         journal.keep_reserve();
         let life = Arc::new(Life::start(committer, lock)?);
-        Ok(Self { life, opening: Arc::new(Opening { report, backend }) })
+        Ok(Self { life, report: Arc::new(report) })
     }
 
     /// Makes a log; durable on return, unless the log never syncs. The same spec again gives the same log.
@@ -175,6 +179,9 @@ impl Store {
             resources.blocks.start_syncs()?;
         }
         let producers_bytes = &producers[..];
+        if let Some(fsync) = fsync {
+            resources.blocks.expect(fsync);
+        }
         let created =
             Record::LogCreated { log: id, base_offset, epoch, name, producers: producers_bytes, fsync };
         resources.journal.say(&created, syncs)?;
@@ -269,12 +276,12 @@ impl Store {
 
     /// The report of this open.
     pub fn report(&self) -> &OpenReport {
-        &self.opening.report
+        &self.report
     }
 
     /// The backend in use, and why no other one is.
     pub fn backend(&self) -> BackendInUse {
-        self.opening.backend.clone()
+        self.resources().backend.clone()
     }
 
     /// Bytes that the store could still take on its disk.

@@ -11,7 +11,7 @@ use crate::format::manifest::Manifest;
 use crate::options::{Backend, FsyncSchedule, Options};
 use crate::page::PAGE_BYTES;
 use crate::recovery::{adopt, check_store, open_manifest, write_lost};
-use crate::resources::blocks::{Classes, list_files};
+use crate::resources::blocks::{Classes, FileName, list_files};
 use crate::resources::journal::{EndFile, Record, SalvagedJournal, replace, salvage};
 use crate::store::Store;
 use crate::store::inspection::{Inspection, view};
@@ -93,10 +93,10 @@ fn repair_journal(disk: &Arc<dyn Disk>) -> Result<(Option<RebuiltJournal>, Fsync
 fn read_headers(disk: &dyn Disk, manifest: &Manifest) -> Result<Vec<BlockHeader>> {
     let mut headers = Vec::new();
     let classes = Classes::new(manifest.block_bytes, manifest.blocks_per_file);
-    for (number, class) in list_files(disk, &classes)? {
-        let name = classes.file_name(number, class);
+    for FileName { number, class, tails } in list_files(disk, &classes)? {
+        let name = classes.write_name(FileName { number, class, tails });
         let failed = |e| Error::io("read", &disk.path(&name), e);
-        let file = disk.open(&name, classes.file_bytes(), FileKind::Blocks).map_err(failed)?;
+        let file = disk.open(&name, classes.file_bytes(), FileKind::of_tails(tails)).map_err(failed)?;
         for slot in 0..classes.slots(class) {
             let mut page = Vec::new();
             file.read(u64::from(slot) * classes.slot_bytes(class), PAGE_BYTES as usize, &mut page)

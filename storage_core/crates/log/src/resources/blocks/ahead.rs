@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::classes::{Class, Classes};
 use super::file::Slots;
-use crate::disk::Prepare;
+use crate::disk::{Prepare, TailKind};
 use crate::sync::{Condvar, Mutex};
 
 /// Bytes that are prepared together, with one sync for all of them.
@@ -19,6 +19,8 @@ const RESERVED_BYTES_MAX: u64 = 128 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) class: Class,
+    /// The way in which the logs write that take the slots.
+    pub(crate) tails: TailKind,
     /// Whether the slots are for logs that sync their data.
     pub(crate) synced: bool,
     /// Whether the slots are for large commits. Zeros written ahead would double the work of those, and the higher
@@ -28,7 +30,7 @@ pub(crate) struct Kind {
 
 impl Kind {
     pub(crate) fn how(self) -> Prepare {
-        if self.synced && !self.bulk { Prepare::Written } else { Prepare::Reserved }
+        if self.bulk { Prepare::Reserved } else { Prepare::fitting(self.tails, self.synced) }
     }
 }
 
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn as_much_is_wanted_as_was_used_within_limits() {
         let classes = Classes::new(10 << 20, 100);
-        let kind = |class, synced| Kind { class, synced, bulk: false };
+        let kind = |class, synced| Kind { class, tails: TailKind::Buffered, synced, bulk: false };
         let task = |class, used, is_expected| {
             next_task(&BTreeMap::from([(kind(class, true), stock(used, is_expected))]), &classes)
         };
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn who_lacks_most_comes_first() {
         let classes = Classes::new(10 << 20, 100);
-        let kind = |class| Kind { class, synced: true, bulk: false };
+        let kind = |class| Kind { class, tails: TailKind::Buffered, synced: true, bulk: false };
         let (few, many) = (kind(0), kind(3));
         let ahead = Ahead::default();
         ahead.expect(few);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::disk::TailKind;
 use crate::format::footer::data_max;
 use crate::page::PAGE_BYTES;
 
@@ -19,6 +20,15 @@ const BATCHES_MIN: u64 = 4;
 
 /// Index into a store's sizes, smallest first.
 pub(crate) type Class = usize;
+
+/// The facts about a file of blocks that its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileName {
+    pub(crate) number: u64,
+    pub(crate) class: Class,
+    /// The one way in which appended bytes reach the file.
+    pub(crate) tails: TailKind,
+}
 
 /// The block sizes of a store.
 pub(crate) struct Classes {
@@ -117,18 +127,26 @@ impl Classes {
         PAGE_BYTES.saturating_add(data_bytes) <= data_max(block_bytes)
     }
 
-    /// Name of a file: `00000007.wal` of the largest class, `00000007-64k.wal` of another.
-    pub(crate) fn file_name(&self, number: u64, class: Class) -> String {
-        if class == self.largest() {
-            format!("{number:08}{NAME_SUFFIX}")
+    /// Writes the name of a file: `00000007.wal` of the largest class, `00000007-64k.wal` of another; one with mapped
+    /// tails is `00000007-mapped.wal` or `00000007-64k-mapped.wal`.
+    pub(crate) fn write_name(&self, name: FileName) -> String {
+        let FileName { number, class, tails } = name;
+        let size = if class == self.largest() {
+            String::new()
         } else {
-            format!("{number:08}-{}k{NAME_SUFFIX}", self.slot_bytes[class] >> 10)
-        }
+            format!("-{}k", self.slot_bytes[class] >> 10)
+        };
+        let mapped = if tails == TailKind::Mapped { MAPPED } else { "" };
+        format!("{number:08}{size}{mapped}{NAME_SUFFIX}")
     }
 
-    /// Number and class of the file of a name; `None` if it is no file of blocks.
-    pub(crate) fn parse_name(&self, name: &str) -> Option<(u64, Class)> {
+    /// Reads the name of a file; `None` if it is no file of blocks.
+    pub(crate) fn parse_name(&self, name: &str) -> Option<FileName> {
         let stem = name.strip_suffix(NAME_SUFFIX)?;
+        let (stem, tails) = match stem.strip_suffix(MAPPED) {
+            Some(stem) => (stem, TailKind::Mapped),
+            None => (stem, TailKind::Buffered),
+        };
         let (number, class) = match stem.split_once('-') {
             None => (stem, self.largest()),
             Some((number, size)) => {
@@ -136,10 +154,11 @@ impl Classes {
                 (number, self.slot_bytes[..self.largest()].iter().position(|known| *known == bytes)?)
             }
         };
-        Some((number.parse().ok()?, class))
+        Some(FileName { number: number.parse().ok()?, class, tails })
     }
 }
 
+const MAPPED: &str = "-mapped";
 const NAME_SUFFIX: &str = ".wal";
 
 #[cfg(test)]
@@ -180,8 +199,13 @@ mod tests {
         for (class, name) in
             (0..).zip(["00000007-64k.wal", "00000007-256k.wal", "00000007-1024k.wal", "00000007.wal"])
         {
-            assert_eq!(classes.file_name(7, class), name);
-            assert_eq!(classes.parse_name(name), Some((7, class)));
+            let written = FileName { number: 7, class, tails: TailKind::Buffered };
+            assert_eq!(classes.write_name(written), name);
+            assert_eq!(classes.parse_name(name), Some(written));
+            let mapped = FileName { tails: TailKind::Mapped, ..written };
+            let name = name.replace(".wal", "-mapped.wal");
+            assert_eq!(classes.write_name(mapped), name);
+            assert_eq!(classes.parse_name(&name), Some(mapped));
         }
         assert_eq!(
             ["7.wals", "x.wal", "7-63k.wal", "7-64.wal"].map(|name| classes.parse_name(name)),

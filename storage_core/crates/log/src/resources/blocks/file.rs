@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::classes::Class;
+use super::classes::FileName;
 use crate::disk::DiskFile;
 use crate::error::Error;
 use crate::format::block_header::BlockPlace;
@@ -12,8 +12,7 @@ use crate::sync::Mutex;
 
 /// One file of blocks.
 pub(crate) struct BlockFile {
-    pub(crate) number: u64,
-    pub(crate) class: Class,
+    pub(crate) name: FileName,
     pub(crate) slot_bytes: u64,
     pub(crate) file: Arc<dyn DiskFile>,
     /// Path of the file, for messages.
@@ -71,7 +70,7 @@ impl Slots {
     /// The place as the header of the block names it.
     pub(crate) fn place(&self) -> BlockPlace {
         let slot_bytes = u32::try_from(self.file.slot_bytes).expect("files are below 4 GiB");
-        BlockPlace { file: self.file.number, slot: self.first, slots: self.count, slot_bytes }
+        BlockPlace { file: self.file.name.number, slot: self.first, slots: self.count, slot_bytes }
     }
 
     fn indexes(&self) -> Range<usize> {

@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use ahead::{Ahead, Kind, Task};
-pub(crate) use classes::{Class, Classes, LastBlock, Size};
+pub(crate) use classes::{Classes, FileName, LastBlock, Size};
 use file::FileSlots;
 pub(crate) use file::{BlockFile, SlotState, Slots};
 
-use crate::disk::{Disk, FileKind};
+use crate::disk::{Disk, FileKind, TailKind};
 use crate::error::{Error, Result};
 use crate::format::footer::data_max;
 use crate::options::FsyncSchedule;
@@ -27,8 +27,8 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-/// Lists number and class of the files of blocks on a disk, in order.
-pub(crate) fn list_files(disk: &dyn Disk, classes: &Classes) -> Result<Vec<(u64, Class)>> {
+/// Lists the files of blocks on a disk, in order.
+pub(crate) fn list_files(disk: &dyn Disk, classes: &Classes) -> Result<Vec<FileName>> {
     let names = disk.list().map_err(|e| Error::io("list", &disk.path(""), e))?;
     let mut files: Vec<_> = names.iter().filter_map(|name| classes.parse_name(name)).collect();
     files.sort_unstable();
@@ -72,43 +72,57 @@ impl Blocks {
             next_sequence: AtomicU64::new(1),
             next_file: AtomicU64::new(1),
         };
-        blocks.ahead.expect(Kind { class: 0, synced: fsync.syncs(), bulk: false });
+        blocks.expect(fsync);
         blocks
     }
 
-    /// Lists number and class of the files that are there, in order.
-    pub(crate) fn list(&self) -> Result<Vec<(u64, Class)>> {
+    /// Has a block made ready for the first log with this schedule.
+    pub(crate) fn expect(&self, fsync: FsyncSchedule) {
+        self.ahead.expect(Kind { class: 0, tails: self.tails(fsync), synced: fsync.syncs(), bulk: false });
+    }
+
+    /// Lists the files that are there, in order.
+    pub(crate) fn list(&self) -> Result<Vec<FileName>> {
         list_files(&*self.disk, &self.classes)
     }
 
+    /// The way in which the appends of logs with this schedule reach their files. Logs that sync each append go the same
+    /// way with every backend: their bytes are written by the commit, past the page cache where the file system can. A
+    /// mapping serves the others, of which a killed process then loses nothing.
+    pub(crate) fn tails(&self, fsync: FsyncSchedule) -> TailKind {
+        if self.disk.maps() && fsync != FsyncSchedule::SyncEach {
+            TailKind::Mapped
+        } else {
+            TailKind::Buffered
+        }
+    }
+
     /// Opens a file that is there.
-    pub(crate) fn open(&self, number: u64, class: Class) -> Result<Arc<BlockFile>> {
-        let file = self
-            .with_file(number, class, "open", |name, bytes| self.disk.open(name, bytes, FileKind::Blocks))?;
+    pub(crate) fn open(&self, name: FileName) -> Result<Arc<BlockFile>> {
+        let kind = FileKind::of_tails(name.tails);
+        let file = self.with_file(name, "open", |name, bytes| self.disk.open(name, bytes, kind))?;
         *file.has_doubtful_zeros.lock() = self.doubts_zeros;
         Ok(file)
     }
 
     fn with_file(
         &self,
-        number: u64,
-        class: Class,
+        name: FileName,
         operation: &'static str,
         open: impl FnOnce(&str, u64) -> std::io::Result<Arc<dyn crate::disk::DiskFile>>,
     ) -> Result<Arc<BlockFile>> {
-        let name = self.classes.file_name(number, class);
-        let path = self.disk.path(&name);
-        let file = open(&name, self.classes.file_bytes()).map_err(|e| Error::io(operation, &path, e))?;
-        let slot_bytes = self.classes.slot_bytes(class);
+        let (slot_bytes, text) = (self.classes.slot_bytes(name.class), self.classes.write_name(name));
+        let path = self.disk.path(&text);
+        let file = open(&text, self.classes.file_bytes()).map_err(|e| Error::io(operation, &path, e))?;
         let (poisoned, has_doubtful_zeros) = (OnceLock::new(), Mutex::new(false));
-        Ok(Arc::new(BlockFile { number, class, slot_bytes, file, path, poisoned, has_doubtful_zeros }))
+        Ok(Arc::new(BlockFile { name, slot_bytes, file, path, poisoned, has_doubtful_zeros }))
     }
 
     /// Adds a file with the slot states that recovery found.
     pub(crate) fn adopt(&self, file: Arc<BlockFile>, slots: Vec<SlotState>) {
-        assert_eq!(slots.len(), self.classes.slots(file.class) as usize);
-        self.next_file.fetch_max(file.number + 1, Ordering::Relaxed);
-        self.files.lock().insert(file.number, FileSlots::new(file, slots));
+        assert_eq!(slots.len(), self.classes.slots(file.name.class) as usize);
+        self.next_file.fetch_max(file.name.number + 1, Ordering::Relaxed);
+        self.files.lock().insert(file.name.number, FileSlots::new(file, slots));
     }
 
     /// Sets the sequence from which new blocks are counted.
@@ -127,10 +141,17 @@ impl Blocks {
 
     /// Begins to sync, for the first log that does; directory changes that were not synced before are synced now.
     pub(crate) fn start_syncs(&self) -> Result<()> {
-        if !self.sync.swap(true, Ordering::AcqRel) {
+        if !self.syncs() {
             self.disk.sync_directory().map_err(|e| Error::io("sync", &self.disk.path(""), e))?;
+            self.sync.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Makes the zeros of all files durable that may not be.
+    pub(crate) fn sync_zeros(&self) -> Result<()> {
+        let files: Vec<_> = self.files.lock().values().map(|slots| Arc::clone(&slots.file)).collect();
+        files.iter().try_for_each(|file| file.sync_zeros().map_err(|e| file.error("sync", e)))
     }
 
     fn syncs(&self) -> bool {
@@ -151,7 +172,7 @@ impl Blocks {
     /// are ready as a rule; a log that was faster than the thread prepares its own.
     pub(crate) fn allocate(&self, size: Size, fsync: FsyncSchedule) -> Result<(Slots, Arc<Space>)> {
         let synced = fsync.syncs();
-        let kind = Kind { class: size.class, synced, bulk: synced && size.bulk };
+        let kind = Kind { class: size.class, tails: self.tails(fsync), synced, bulk: synced && size.bulk };
         let ready = if size.slots == 1 { self.ahead.take(kind, &self.classes) } else { None };
         let slots = match ready {
             Some(slots) => slots,
@@ -178,7 +199,10 @@ impl Blocks {
     fn take_free(&self, kind: Kind, count: usize, count_max: usize) -> Result<Slots> {
         let mut files = self.files.lock();
         let mut fitting = files.values_mut().filter(|slots| {
-            slots.file.class == kind.class && slots.synced.is_none_or(|synced| synced == kind.synced)
+            let FileName { class, tails, .. } = slots.file.name;
+            let is_written_so = tails == kind.tails || seeded!(DirectIntoMapped);
+            let is_synced_so = slots.synced.is_none_or(|synced| synced == kind.synced);
+            class == kind.class && is_written_so && is_synced_so
         });
         let found =
             fitting.find_map(|file| file.take(count, count_max).inspect(|_| file.synced = Some(kind.synced)));
@@ -186,7 +210,7 @@ impl Blocks {
             return Ok(slots);
         }
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        let file = self.create(number, kind.class)?;
+        let file = self.create(FileName { number, class: kind.class, tails: kind.tails })?;
         let states = vec![SlotState::Free; self.classes.slots(kind.class) as usize];
         let mut slots = FileSlots::new(file, states);
         slots.synced = Some(kind.synced);
@@ -195,10 +219,9 @@ impl Blocks {
         Ok(taken)
     }
 
-    fn create(&self, number: u64, class: Class) -> Result<Arc<BlockFile>> {
-        let file = self.with_file(number, class, "create", |name, bytes| {
-            self.disk.create(name, bytes, FileKind::Blocks)
-        })?;
+    fn create(&self, name: FileName) -> Result<Arc<BlockFile>> {
+        let kind = FileKind::of_tails(name.tails);
+        let file = self.with_file(name, "create", |name, bytes| self.disk.create(name, bytes, kind))?;
         if self.syncs() {
             let synced = file
                 .file
@@ -256,7 +279,7 @@ impl Blocks {
     }
 
     fn set(&self, slots: &Slots, state: SlotState) {
-        if let Some(file) = self.files.lock().get_mut(&slots.file.number) {
+        if let Some(file) = self.files.lock().get_mut(&slots.file.name.number) {
             file.set(slots, state);
         }
     }
@@ -277,13 +300,13 @@ impl Blocks {
             true
         });
         for file in &removed {
-            let name = self.classes.file_name(file.number, file.class);
+            let name = self.classes.write_name(file.name);
             self.disk.remove(&name).map_err(|e| file.error("remove", e))?;
         }
         if !removed.is_empty() && self.syncs() {
             self.disk.sync_directory().map_err(|e| Error::io("sync", &self.disk.path(""), e))?;
         }
-        for of_file in freed.chunk_by(|a, b| a.file.number == b.file.number) {
+        for of_file in freed.chunk_by(|a, b| a.file.name == b.file.name) {
             let file = &of_file[0].file;
             for slots in of_file {
                 if !seeded!(SpaceReusedDirty) {

@@ -29,7 +29,7 @@ pub(crate) use salvage::{SalvagedJournal, replace, salvage};
 use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};
 
-use crate::disk::{ChunkPool, ClosedFile, Disk, DiskFile, FileKind, TailKind};
+use crate::disk::{ChunkPool, ClosedFile, Disk, DiskFile, FileKind};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::options::Options;
@@ -449,7 +449,7 @@ fn write_journal_in(
         prepared => prepared,
     }
     .map_err(failed("grow"))?;
-    let mut tail = Tail::open(file, 0..RANGE_BYTES, 0, TailKind::Buffered, pool).map_err(failed("open"))?;
+    let mut tail = Tail::buffered(file, &(0..RANGE_BYTES), 0, pool).map_err(failed("open"))?;
     tail.append(&bytes).map_err(failed("write"))?;
     let snapshot = tail.capture(0);
     snapshot.write(true).map_err(failed("write"))?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::files::{NEW_NAME, RANGE_BYTES, list};
-use crate::disk::{Disk, DiskFile, FileKind, Prepare};
+use crate::disk::{Disk, DiskFile, FileKind, Prepare, TailKind};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::resources::space::Space;
@@ -26,7 +26,7 @@ pub(super) struct Room {
 impl Room {
     pub(super) fn new(options: &Options) -> Self {
         let reserve_bytes = options.journal_bytes_max.min(RESERVE_BYTES_MAX);
-        Self { how: Prepare::fitting(options.fsync), reserve_bytes }
+        Self { how: Prepare::fitting(TailKind::Buffered, options.fsync.syncs()), reserve_bytes }
     }
 }
 
