@@ -2,13 +2,13 @@
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from operator import truediv
 from pathlib import Path
 from typing import Any
 
-from walrus_bench.goals import GOALS
+from walrus_bench.goals import COMPARISONS, GOALS
 from walrus_bench.limits import LimitRow, RoundLimits
 from walrus_bench.sampling import Fact, Sample, Series, quantile
 
@@ -88,7 +88,19 @@ def rows(all_series: Sequence[Series]) -> list[Row]:
             made.append(_row(series, subject.case, values, statistics.median(values), limits))
         pooled = [each for taken in series.taken for each in taken.sample.observations]
         made += [_row(series, case, pooled, quantile(pooled, rank)) for case, rank in subject.quantiles.items()]
-    return made
+    return [*made, *_comparisons(all_series)]
+
+
+def _comparisons(all_series: Sequence[Series]) -> Iterator[Row]:
+    """The rows of what backends give over others, where both were measured."""
+    ours = {
+        (series.subject.case, series.subject.backend): series for series in all_series if series.subject.system == OURS
+    }
+    for case, compared in COMPARISONS.items():
+        series, other = (ours.get((compared.case, backend)) for backend in (compared.backend, compared.over))
+        if series is not None and other is not None:
+            ratios = [a.sample.value / b.sample.value for a, b in zip(series.taken, other.taken, strict=False)]
+            yield replace(_row(series, case, ratios, statistics.median(ratios)), facts={})
 
 
 def _row(series: Series, case: str, values: Sequence[float], value: float, limits: RoundLimits | None = None) -> Row:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from walrus_bench.cpu import CpuReading, others_cores
+from walrus_bench.goals import COMPARISONS
 
 QUIET_LOOK_S = 0.5
 PROBE, FIO = "probe", "fio"  # systems that are the machine itself
@@ -47,7 +48,8 @@ class Subject:
     @property
     def cases(self) -> frozenset[str]:
         """Its case, and those that are made of its samples."""
-        return frozenset({self.case, *self.quantiles})
+        compared = (name for name, each in COMPARISONS.items() if each.case == self.case)
+        return frozenset({self.case, *self.quantiles, *compared})
 
     @property
     def is_probe(self) -> bool:
