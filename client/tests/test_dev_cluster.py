@@ -135,7 +135,7 @@ def test_the_cluster_commands_show_nodes_and_status(walrus, cluster):
     assert re.search(r"^ metadata voters +1, 2, 3", printed, re.MULTILINE)
     assert re.search(r"^ storage backend +(mmap|direct|io_uring) \(asked: auto\)", printed, re.MULTILINE)
     code, printed, _ = walrus("cluster", "nodes", "--admin", f"{LOOPBACK}:{cluster.nodes[2].ports.admin}")
-    assert len(re.findall(r"^ +\d +node-\d +up +(leader|voter)", printed, re.MULTILINE)) == 3
+    assert len(re.findall(r"^ +\d +node-\d +up +(leader|voter) +\w+, (direct|cached)", printed, re.MULTILINE)) == 3
 
 
 def test_the_cluster_commands_change_settings_that_all_nodes_follow(walrus, cluster):
@@ -184,6 +184,7 @@ def test_replication_changes_by_a_command_and_impossible_wishes_are_refused(walr
 def test_the_cluster_commands_take_a_node_by_id_name_or_disk(walrus):
     nodes = json.loads(walrus("cluster", "nodes", "--output", "json")[1])
     second = next(node for node in nodes if node["node_id"] == 2)
+    assert second["storage"]["synced_writes"] in ("direct", "cached")
     for name in ("2", "node-2", second["disk"]):
         code, printed, _ = walrus("cluster", "drain", name, "--status", "--output", "json")
         assert code == 0

@@ -148,6 +148,16 @@ def test_a_backend_that_is_not_the_one_asked_for_is_told_with_its_reason():
     assert condition("BackendAsRequested", broker=None) == ("Unknown", "Unknown")
 
 
+def test_synced_writes_through_the_page_cache_are_told_with_their_reason():
+    assert row()["syncedWrites"] == "direct"
+    cached = replace(BROKER, synced_writes="cached", cached_reason="direct: Invalid argument (os error 22)")
+    shown = row(broker=cached)
+    assert (shown["syncedWrites"], shown["cachedReason"]) == ("cached", "direct: Invalid argument (os error 22)")
+    (answer,) = (each for each in told(broker=cached)["conditions"] if each["type"] == "BackendAsRequested")
+    assert (answer["status"], answer["reason"]) == ("True", "AsRequested"), "the backend is the one asked for"
+    assert answer["message"].endswith("of orders-general-0: direct: Invalid argument (os error 22)")
+
+
 @pytest.mark.parametrize(
     ("given", "answer"),
     [

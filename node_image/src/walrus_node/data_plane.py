@@ -72,15 +72,20 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """The backend of the store that is in use, and why another one was refused; empty where there is nothing to say."""
+    """The backend of the store that is in use, and how it writes what it syncs; empty where there is nothing to say."""
 
     backend: str = ""
     refused: str = ""
+    """Why another backend is not used."""
+    synced_writes: str = ""
+    """`direct`, or `cached`: into the page cache, which is synced then."""
+    cached: str = ""
+    """Why writes are not direct."""
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> StoreReport:
         """Read what `walrus_core.DataPlane.store_report` gives."""
-        return cls(found["backend"], found["refused"] or "")
+        return cls(found["backend"], found["refused"] or "", found["synced_writes"], found["cached"] or "")
 
 
 class DataPlane(Protocol):

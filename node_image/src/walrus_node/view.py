@@ -103,6 +103,8 @@ class NodeView:
             backend_asked=config.backend,
             backend_in_use=report.backend,
             reason=report.refused,
+            synced_writes=report.synced_writes,
+            cached_reason=report.cached,
             data_dir=str(config.data_dir),
             bytes_free=usage.free,
             bytes_total=usage.total,

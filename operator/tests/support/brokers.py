@@ -18,6 +18,8 @@ BROKER = Broker(
     backend_asked="mmap",
     backend_in_use="mmap",
     backend_reason="",
+    synced_writes="direct",
+    cached_reason="",
     bytes_free=50,
     bytes_total=100,
 )

@@ -58,6 +58,8 @@ class SimBrokers:
             backend_asked=backend,
             backend_in_use="mmap" if backend == "auto" else backend,
             backend_reason="",
+            synced_writes="direct",
+            cached_reason="",
             bytes_free=50,
             bytes_total=100,
         )

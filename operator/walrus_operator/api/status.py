@@ -54,6 +54,10 @@ class BrokerRow(Model):
     """The backend in use."""
     backend_reason: str | None = None
     """Why the backend is not the one asked for."""
+    synced_writes: str | None = None
+    """How it writes what it syncs: `direct`, or `cached` in the page cache, which is synced then."""
+    cached_reason: str | None = None
+    """Why its synced writes are cached."""
     disk_percent: int | None = None
     """How full its disk is, in steps of five."""
     version: str | None = None

@@ -144,6 +144,8 @@ def _broker(told: Status) -> Broker:
         backend_asked=storage.backend_asked,
         backend_in_use=storage.backend_in_use or "",
         backend_reason=storage.reason or "",
+        synced_writes=storage.synced_writes or "",
+        cached_reason=storage.cached_reason or "",
         bytes_free=storage.bytes_free,
         bytes_total=storage.bytes_total,
         members=tuple(Member(node.disk, node.name, node.alive) for node in told.nodes),

@@ -276,6 +276,9 @@ class Broker:
     backend_asked: str
     backend_in_use: str
     backend_reason: str
+    synced_writes: str
+    """`direct` or `cached`; "" as long as its store is not open."""
+    cached_reason: str
     bytes_free: int
     bytes_total: int
     members: tuple[Member, ...] = ()

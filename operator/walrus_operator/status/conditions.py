@@ -280,7 +280,12 @@ def _backend_as_requested(facts: Facts) -> Answer:
         return Answer(Type.BACKEND_AS_REQUESTED, False, Reason.FELL_BACK, names[:900])
     if not any(row.backend for row in facts.rows):
         return Answer(Type.BACKEND_AS_REQUESTED, None, Reason.UNKNOWN, "no broker answers the operator")
-    return Answer(Type.BACKEND_AS_REQUESTED, True, Reason.AS_REQUESTED, "brokers use the backends of their pools")
+    message = "brokers use the backends of their pools"
+    cached = [row for row in facts.rows if row.synced_writes == "cached"]
+    if cached:
+        names = "; ".join(f"{row.pod}: {row.cached_reason}" for row in cached)
+        message += f"; synced writes go through the page cache of {names}"
+    return Answer(Type.BACKEND_AS_REQUESTED, True, Reason.AS_REQUESTED, message[:900])
 
 
 def _spec_accepted(facts: Facts) -> Answer:

@@ -105,6 +105,8 @@ def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, before: M
             "role": broker.role or None,
             "segments_led": broker.segments_led,
             "backend": broker.backend_in_use or None,
+            "synced_writes": broker.synced_writes or None,
+            "cached_reason": broker.cached_reason or None,
             "disk_percent": _percent(broker, before.get("diskPercent")),
             "version": broker.version or None,
         }

@@ -86,7 +86,9 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A node's store; `backend_in_use` is None as long as it is not open, `reason` None where nothing was refused."""
+    """A node's store; `backend_in_use` and `synced_writes` are None as long as it is not open, `reason` and
+    `cached_reason` None where nothing was refused.
+    """
 
     backend_asked: str
     backend_in_use: str | None
@@ -95,6 +97,8 @@ class Storage:
     bytes_free: int
     bytes_total: int
     copies_not_whole: int  # on this disk, of open segments too: they have lacked something for a minute
+    synced_writes: str | None  # "direct", or "cached": through the page cache, which is synced then
+    cached_reason: str | None
 
     @classmethod
     def parse(cls, message: admin_pb2.StorageStatus) -> "Storage":
@@ -106,6 +110,8 @@ class Storage:
             bytes_free=message.bytes_free,
             bytes_total=message.bytes_total,
             copies_not_whole=message.copies_not_whole,
+            synced_writes=message.synced_writes or None,
+            cached_reason=message.cached_reason or None,
         )
 
 

@@ -1,5 +1,7 @@
 """`walrus cluster`: how a cluster is, who is in it, and its settings, by the admin service of any node."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
@@ -14,6 +16,7 @@ from walrus_client.admin import (
     Replication,
     SegmentView,
     Status,
+    Storage,
 )
 from walrus_client.cli.exit_codes import Failed
 from walrus_client.cli.output import (
@@ -27,6 +30,7 @@ from walrus_client.cli.output import (
     size_text,
 )
 from walrus_client.cli.target import AdminOption, SecretFileOption, admin_client, output_of, use_secret
+from walrus_client.errors import WalrusError
 
 app = typer.Typer(help="See how a cluster is, and change its settings.", no_args_is_help=True)
 config_app = typer.Typer(help="See and change settings that all nodes follow.", no_args_is_help=True)
@@ -38,6 +42,8 @@ def cluster(context: typer.Context, secret_file: SecretFileOption = None) -> Non
     """See how a cluster is, and change its settings."""
     use_secret(context, secret_file)
 
+
+_NODE_TIMEOUT_S = 2.0  # for one of many nodes, of which some may be out of reach from here
 
 NodeArgument = Annotated[str, typer.Argument(help="Id, name or disk of a node.", show_default=False)]
 
@@ -58,32 +64,58 @@ def status(context: typer.Context, admin: AdminOption = None, output: OutputOpti
 
 @app.command()
 def nodes(context: typer.Context, admin: AdminOption = None, output: OutputOption = None) -> None:
-    """List the nodes of the cluster: where they are, whether they are alive, who votes on the metadata.
+    """List the nodes of the cluster: where they are, whether they are alive, who votes on the metadata, how they write.
+
+    Storage is the backend in use, and how what is synced is written; each node is asked for it at its admin address.
 
     Example: walrus cluster nodes
     """
     with admin_client(context, admin) as client:
         seen = client.status()
+    storages = _storages(context, seen.nodes)
     if output_of(context, output) is Output.JSON:
-        print_json([as_dict(node) for node in seen.nodes])
+        print_json(
+            [
+                as_dict(node) | {"storage": None if storage is None else as_dict(storage)}
+                for node, storage in zip(seen.nodes, storages, strict=True)
+            ]
+        )
         return
     leader = seen.metadata.leader if seen.metadata else None
     print_table(
-        ("id", "name", "state", "metadata", "grpc", "text", "admin", "disk"),
+        ("id", "name", "state", "metadata", "storage", "grpc", "text", "admin", "disk"),
         [
             (
                 node.node_id,
                 node.name or None,
                 node.state if node.alive else "down",
                 _metadata_role(node, leader),
+                None if storage is None else f"{storage.backend_in_use}, {storage.synced_writes}",
                 node.grpc_address,
                 node.text_address,
                 node.admin_address or None,
                 node.disk,
             )
-            for node in seen.nodes
+            for node, storage in zip(seen.nodes, storages, strict=True)
         ],
     )
+
+
+def _storages(context: typer.Context, nodes: Sequence[NodeView]) -> list[Storage | None]:
+    """Ask each node for its store, all at the same time; None where it is not open, or the node does not answer."""
+
+    def storage(node: NodeView) -> Storage | None:
+        if not (node.alive and node.admin_address):
+            return None
+        try:
+            with admin_client(context, node.admin_address, timeout_s=_NODE_TIMEOUT_S) as client:
+                told = client.status().storage
+        except WalrusError:
+            return None
+        return told if told.backend_in_use else None
+
+    with ThreadPoolExecutor(max_workers=max(len(nodes), 1)) as pool:
+        return list(pool.map(storage, nodes))
 
 
 @app.command()
@@ -460,6 +492,8 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
     rows += [
         ("storage backend", f"{backend} (asked: {storage.backend_asked})"),
         ("reason", storage.reason),
+        ("synced writes", storage.synced_writes),
+        ("why cached", storage.cached_reason),
         ("data directory", storage.data_dir),
         ("disk free", f"{size_text(storage.bytes_free)} of {size_text(storage.bytes_total)}"),
     ]

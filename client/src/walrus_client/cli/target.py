@@ -99,10 +99,11 @@ def use_secret(context: typer.Context, secret_file: Path | None) -> None:
     context.find_root().obj = replace(_target(context), secret_file=secret_file)
 
 
-def admin_client(context: typer.Context, admin: str | None) -> AdminClient:
+def admin_client(context: typer.Context, admin: str | None, *, timeout_s: float = 10.0) -> AdminClient:
     """Return a client of the admin service, with the secret that changes need."""
     local = None if admin else state.secret_file(_local_directory())
-    return AdminClient(admin_addresses(admin), secret_file=_target(context).secret_file or local)
+    secret_file = _target(context).secret_file or local
+    return AdminClient(admin_addresses(admin), timeout=timeout_s, secret_file=secret_file)
 
 
 def output_of(context: typer.Context, output: Output | None) -> Output:

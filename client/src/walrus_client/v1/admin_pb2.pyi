@@ -144,7 +144,7 @@ class ClusterNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ...) -> None: ...
 
 class StorageStatus(_message.Message):
-    __slots__ = ("backend_asked", "backend_in_use", "reason", "data_dir", "bytes_free", "bytes_total", "copies_not_whole")
+    __slots__ = ("backend_asked", "backend_in_use", "reason", "data_dir", "bytes_free", "bytes_total", "copies_not_whole", "synced_writes", "cached_reason")
     BACKEND_ASKED_FIELD_NUMBER: _ClassVar[int]
     BACKEND_IN_USE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,8 @@ class StorageStatus(_message.Message):
     BYTES_FREE_FIELD_NUMBER: _ClassVar[int]
     BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
     COPIES_NOT_WHOLE_FIELD_NUMBER: _ClassVar[int]
+    SYNCED_WRITES_FIELD_NUMBER: _ClassVar[int]
+    CACHED_REASON_FIELD_NUMBER: _ClassVar[int]
     backend_asked: str
     backend_in_use: str
     reason: str
@@ -159,7 +161,9 @@ class StorageStatus(_message.Message):
     bytes_free: int
     bytes_total: int
     copies_not_whole: int
-    def __init__(self, backend_asked: _Optional[str] = ..., backend_in_use: _Optional[str] = ..., reason: _Optional[str] = ..., data_dir: _Optional[str] = ..., bytes_free: _Optional[int] = ..., bytes_total: _Optional[int] = ..., copies_not_whole: _Optional[int] = ...) -> None: ...
+    synced_writes: str
+    cached_reason: str
+    def __init__(self, backend_asked: _Optional[str] = ..., backend_in_use: _Optional[str] = ..., reason: _Optional[str] = ..., data_dir: _Optional[str] = ..., bytes_free: _Optional[int] = ..., bytes_total: _Optional[int] = ..., copies_not_whole: _Optional[int] = ..., synced_writes: _Optional[str] = ..., cached_reason: _Optional[str] = ...) -> None: ...
 
 class GetConfigRequest(_message.Message):
     __slots__ = ()

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
-use walrus_log::{Disk, Store};
+use walrus_log::{Disk, Store, SyncedWrites};
 use walrus_metadata::Metadata;
 use walrus_model::ReplicaRef;
 
@@ -102,6 +102,7 @@ impl DataPlane {
         let caps = config.caps();
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
+        metrics.note_backend(&store.backend());
         let tasks = Tasks::new(runtime.handle().clone(), metrics.clone());
         let cluster = Arc::new(Cluster::new(config, secrets, metrics.clone(), tasks.clone()));
         let bucket = Arc::new(Bucket::new(store, cluster.node_id(), metrics.clone()));
@@ -147,14 +148,21 @@ impl DataPlane {
         })
     }
 
-    /// A report of what the open of the store found: backend in use, why not another, torn tails, fenced ranges.
+    /// A report of what the open of the store found: backend in use, why not another, how what is synced is written, why
+    /// through the page cache, torn tails, fenced ranges.
     #[must_use]
     pub fn store_report(&self) -> Value {
         let store = self.broker.bucket().store();
         let backend = store.backend();
+        let cached = match &backend.synced_writes {
+            SyncedWrites::Direct => None,
+            SyncedWrites::Cached { reason } => Some(reason),
+        };
         json!({
             "backend": backend.name,
             "refused": backend.refused,
+            "synced_writes": backend.synced_writes.name(),
+            "cached": cached,
             "opened": store.report().to_json(),
         })
     }

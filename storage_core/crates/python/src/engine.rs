@@ -12,7 +12,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyRange};
 use walrus_log::batch::ProducerRef;
 use walrus_log::{
-    Appended, Error, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention, Topic,
+    Appended, Error, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention,
+    SyncedWrites, Topic,
 };
 
 use crate::completions::Completions;
@@ -85,6 +86,17 @@ impl Walrus {
     fn backend(&self) -> Result<(&'static str, Option<String>)> {
         let backend = self.get()?.store().backend();
         Ok((backend.name, backend.refused))
+    }
+
+    /// How commits write what they sync, `direct` or `cached`, and why not `direct`.
+    #[getter]
+    fn synced_writes(&self) -> Result<(&'static str, Option<String>)> {
+        let ways = self.get()?.store().backend().synced_writes;
+        let name = ways.name();
+        Ok(match ways {
+            SyncedWrites::Direct => (name, None),
+            SyncedWrites::Cached { reason } => (name, Some(reason)),
+        })
     }
 
     /// Appends an entry, as durably as `fsync` says, and gives its offset.

@@ -218,7 +218,9 @@ class DataPlane:
         """`cluster_id`, `node_id`, `disk` and `process`."""
 
     def store_report(self) -> dict[str, Any]:
-        """Tells what opening the store found: `backend` in use, why another one was `refused` (or `None`), `opened`."""
+        """Tells what opening the store found: `backend` in use, why another one was `refused` (or `None`), how what is
+        synced is written (`synced_writes`: `direct` or `cached`), why it is `cached` (or `None`), `opened`.
+        """
 
     def publish(self, metadata: Metadata) -> None:
         """Takes the state as it is now, and wakes the requests that wait for a change."""
@@ -325,6 +327,10 @@ class Walrus:
     @property
     def backend(self) -> tuple[str, str | None]:
         """The backend in use, and why another one that was asked for is not."""
+
+    @property
+    def synced_writes(self) -> tuple[str, str | None]:
+        """How commits write what they sync, `direct` or `cached`, and why not `direct`."""
 
     def append(self, topic: str, data: ReadableBuffer) -> int:
         """Appends an entry, as durably as `fsync` says, and gives its offset."""

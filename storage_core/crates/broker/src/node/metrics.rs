@@ -5,8 +5,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use walrus_log::OpenReport;
+use walrus_log::{BackendInUse, OpenReport};
 
 use crate::node::budget::{Budget, Purpose};
 use crate::node::locks::Lock;
@@ -308,6 +309,13 @@ impl Metrics {
         add(&mut self.registry.lock());
     }
 
+    /// Shows the backend that this node's store uses, and how it writes what it syncs: `walrus_store_info`.
+    pub(crate) fn note_backend(&self, backend: &BackendInUse) {
+        let facts = [("backend", backend.name), ("synced_writes", backend.synced_writes.name())];
+        let help = "The storage backend in use, and how what is synced is written: direct, or cached and then synced";
+        self.register(|registry| registry.register("walrus_store", help, Info::new(facts.to_vec())));
+    }
+
     /// Counts what the open of this node's store cut, fenced or moved aside, and says it aloud where there is any.
     pub(crate) fn note_recovery(&self, report: &OpenReport) {
         let OpenReport {
@@ -354,9 +362,19 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use walrus_log::{LogId, LostEnd};
+    use walrus_log::{LogId, LostEnd, SyncedWrites};
 
     use super::*;
+
+    #[test]
+    fn the_backend_in_use_is_a_label() {
+        let metrics = Metrics::new();
+        let synced_writes = SyncedWrites::Cached { reason: "direct: Invalid argument".to_owned() };
+        metrics.note_backend(&BackendInUse { name: "mmap", refused: None, synced_writes });
+        let text = metrics.encode();
+        let line = r#"walrus_store_info{backend="mmap",synced_writes="cached"} 1"#;
+        assert!(text.contains(line), "{line} is missing:\n{text}");
+    }
 
     #[test]
     fn each_loss_that_an_open_finds_is_counted() {
