@@ -1,5 +1,5 @@
 //! The backend that a store uses, and its reason not to use another; also where a seccomp filter forbids io_uring, and on
-//! ext4, tmpfs and overlayfs.
+//! ext4, tmpfs, overlayfs and ramfs.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -9,9 +9,7 @@
 
 mod support;
 
-use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -161,60 +159,12 @@ fn where_io_uring_is_forbidden_the_store_falls_back_says_so_once_and_loses_nothi
     check(&store, 3);
 }
 
-/// Script that mounts a file system in a namespace of its own, and runs a program with its temporary files there.
-const ON_FILE_SYSTEM: &str = r#"
-cannot() { echo "$@" >&2; exit 77; }
-directory=$1 kind=$2 program=$3
-mkdir "$directory/mounted"
-mount_ext4() {
-    truncate --size 512M "$directory/image" || cannot truncate
-    mkfs.ext4 -q -F "$directory/image" || cannot mkfs.ext4
-    mount -t ext4 -o loop "$directory/image" "$1" || cannot mount
-}
-case $kind in
-ext4) mount_ext4 "$directory/mounted" ;;
-tmpfs) mount -t tmpfs -o size=512m none "$directory/mounted" || cannot mount ;;
-overlay)
-    mkdir "$directory/disk"
-    mount_ext4 "$directory/disk"
-    mkdir "$directory/disk/lower" "$directory/disk/upper" "$directory/disk/work"
-    layers="lowerdir=$directory/disk/lower,upperdir=$directory/disk/upper,workdir=$directory/disk/work"
-    mount -t overlay -o "$layers" none "$directory/mounted" || cannot mount
-    ;;
-esac
-TMPDIR=$directory/mounted exec "$program" --skip on_each_file_system --nocapture
-"#;
-
-fn say(what: &str) {
-    std::io::stderr().write_all(format!("{what}\n").as_bytes()).unwrap();
-}
-
 #[test]
 fn on_each_file_system() {
-    for kind in ["ext4", "tmpfs", "overlay"] {
-        let directory = tempfile::tempdir().unwrap();
-        let ran = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "--", "sh", "-c", ON_FILE_SYSTEM, "sh"])
-            .arg(directory.path())
-            .arg(kind)
-            .arg(std::env::current_exe().unwrap())
-            .output();
-        let ran = match ran {
-            Ok(ran) => ran,
-            Err(error) => return say(&format!("stores on {kind}: NOT RUN: unshare: {error}")),
-        };
-        let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-        match ran.status.code() {
-            Some(0) => {}
-            // `unshare` itself ends with 1, and the script with 77 if it cannot mount.
-            Some(1 | 77) if !out.contains("running") => {
-                say(&format!("stores on {kind}: NOT RUN: {}", err.trim()));
-                continue;
-            }
-            _ => panic!("{kind}: {out}{err}"),
-        }
-        for line in out.lines().filter(|line| line.contains("BackendInUse")) {
+    for (kind, said) in run_on_each_file_system(&[], "stores") {
+        for line in said.lines().filter(|line| line.contains("BackendInUse")) {
             say(&format!("stores on {kind}: {line}"));
+            assert_eq!(line.contains("synced_writes: Cached"), kind == "ramfs", "{line}");
         }
     }
 }

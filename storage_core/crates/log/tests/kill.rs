@@ -1,5 +1,6 @@
 //! Kills (SIGKILL) in the middle of appends, again and again on the same directory: acknowledged records are there
-//! afterwards.
+//! afterwards, with mapped tails also those that were never synced; also on ext4, tmpfs, overlayfs
+//! and ramfs, which takes no direct writes.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -16,17 +17,16 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use support::*;
-use walrus_log::{Backend, LogId, Offset, Options};
+use walrus_log::{LogId, Offset, Options};
 
 /// Runs in the child process: appends from several threads and prints each acknowledged append, until it is killed.
 #[test]
 #[ignore = "started by the tests below, which kill it"]
 fn appends_until_killed() {
-    let [directory, backend, round] =
-        ["KILL_DIRECTORY", "KILL_BACKEND", "KILL_ROUND"].map(|name| std::env::var(name).unwrap());
-    let backend = backend.parse().unwrap();
+    let [directory, backend, fsync, round] = ["KILL_DIRECTORY", "KILL_BACKEND", "KILL_FSYNC", "KILL_ROUND"]
+        .map(|name| std::env::var(name).unwrap());
     let round: u64 = round.parse().unwrap();
-    let store = open(Path::new(&directory), &options(backend));
+    let store = open(Path::new(&directory), &options(&backend, &fsync));
     thread::scope(|scope| {
         for log in 0..3_u64 {
             let handle = store.create_log(spec(u128::from(log) + 1, "log")).unwrap();
@@ -51,27 +51,35 @@ fn value(number: u64, size: usize) -> Vec<u8> {
     value
 }
 
-fn options(backend: Backend) -> Options {
-    Options { backend, blocks_per_file: 8, ..Options::small() }
+fn options(backend: &str, fsync: &str) -> Options {
+    let (backend, fsync) = (backend.parse().unwrap(), fsync.parse().unwrap());
+    Options { backend, fsync, blocks_per_file: 8, ..Options::small() }
 }
 
-/// Number of kills for each backend.
+/// Number of kills for each backend and schedule.
 const ROUNDS: u64 = 70;
+/// Number of them on each file system that is mounted for this.
+const ROUNDS_MOUNTED: &str = "12";
+
+fn rounds() -> u64 {
+    std::env::var("KILL_ROUNDS").ok().map_or(ROUNDS, |rounds| rounds.parse().unwrap())
+}
 
 /// Held by the one test that may start processes: a process that is started holds the locks of the other tests' stores
 /// for a moment.
 static STARTING: Mutex<()> = Mutex::new(());
 
-fn acknowledged_survives(backend: Backend, name: &str) {
+fn acknowledged_survives(backend: &str, fsync: &str) {
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random(std::process::id().into());
     let mut acknowledged: HashMap<(u64, u64), (u64, usize)> = HashMap::new();
-    for round in 0..effort(ROUNDS) {
+    for round in 0..effort(rounds()) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "appends_until_killed", "--ignored", "--nocapture"])
             .env("KILL_DIRECTORY", directory.path())
-            .env("KILL_BACKEND", name)
+            .env("KILL_BACKEND", backend)
+            .env("KILL_FSYNC", fsync)
             .env("KILL_ROUND", round.to_string())
             .stdout(Stdio::piped())
             .spawn()
@@ -90,7 +98,7 @@ fn acknowledged_survives(backend: Backend, name: &str) {
         child.kill().unwrap();
         lines.for_each(&mut note);
         child.wait().unwrap();
-        let store = open(directory.path(), &options(backend));
+        let store = open(directory.path(), &options(backend, fsync));
         assert!(!store.report().clean);
         assert_eq!(store.report().corrupted, []);
         for log in 0..3 {
@@ -115,15 +123,33 @@ fn acknowledged_survives(backend: Backend, name: &str) {
 
 #[test]
 fn acknowledged_appends_survive_kills_with_mmap() {
-    acknowledged_survives(Backend::Mmap, "mmap");
+    acknowledged_survives("mmap", "each");
 }
 
 #[test]
 fn acknowledged_appends_survive_kills_with_direct() {
-    acknowledged_survives(Backend::Direct, "direct");
+    acknowledged_survives("direct", "each");
 }
 
 #[test]
 fn acknowledged_appends_survive_kills_with_io_uring() {
-    acknowledged_survives(Backend::IoUring, "io_uring");
+    acknowledged_survives("io_uring", "each");
+}
+
+/// The kernel has what was stored into a mapping, whether it was synced or not.
+#[test]
+fn appends_that_never_sync_survive_kills_with_mmap() {
+    acknowledged_survives("mmap", "never");
+}
+
+#[test]
+fn appends_that_sync_later_survive_kills_with_mmap() {
+    acknowledged_survives("mmap", "5ms");
+}
+
+#[test]
+fn on_each_file_system() {
+    for (kind, _) in run_on_each_file_system(&[("KILL_ROUNDS", ROUNDS_MOUNTED)], "kills") {
+        say(&format!("kills on {kind}: {ROUNDS_MOUNTED} of each backend and schedule"));
+    }
 }

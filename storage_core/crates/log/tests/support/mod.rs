@@ -1,7 +1,9 @@
 //! Helpers that the tests share: they make batches of values, and read logs back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::io::Write;
 use std::num::NonZeroU64;
+use std::process::Command;
 
 use uuid::Uuid;
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
@@ -162,4 +164,70 @@ pub(crate) fn open_on(disk: &walrus_log::SimulatedDisk, options: &Options) -> Re
 /// Number of repetitions of a random test: `WALRUS_TEST_EFFORT=20` does twenty times as many as a normal run.
 pub(crate) fn effort(normal: u64) -> u64 {
     normal * std::env::var("WALRUS_TEST_EFFORT").ok().and_then(|effort| effort.parse().ok()).unwrap_or(1)
+}
+
+/// Script that mounts a file system in a namespace of its own, and runs a program with its temporary files there.
+const ON_FILE_SYSTEM: &str = r#"
+cannot() { echo "$@" >&2; exit 77; }
+directory=$1 kind=$2 program=$3
+mkdir "$directory/mounted"
+mount_ext4() {
+    truncate --size 512M "$directory/image" || cannot truncate
+    mkfs.ext4 -q -F "$directory/image" || cannot mkfs.ext4
+    mount -t ext4 -o loop "$directory/image" "$1" || cannot mount
+}
+case $kind in
+ext4) mount_ext4 "$directory/mounted" ;;
+ramfs) mount -t ramfs none "$directory/mounted" || cannot mount ;;
+tmpfs) mount -t tmpfs -o size=512m none "$directory/mounted" || cannot mount ;;
+overlay)
+    mkdir "$directory/disk"
+    mount_ext4 "$directory/disk"
+    mkdir "$directory/disk/lower" "$directory/disk/upper" "$directory/disk/work"
+    layers="lowerdir=$directory/disk/lower,upperdir=$directory/disk/upper,workdir=$directory/disk/work"
+    mount -t overlay -o "$layers" none "$directory/mounted" || cannot mount
+    ;;
+esac
+TMPDIR=$directory/mounted exec "$program" --skip on_each_file_system --nocapture
+"#;
+
+/// Prints a line, also where the output of tests is kept back.
+pub(crate) fn say(what: &str) {
+    std::io::stderr().write_all(format!("{what}\n").as_bytes()).unwrap();
+}
+
+/// Runs the tests of this program, but for `on_each_file_system`, with their files on an ext4, a tmpfs, an overlayfs
+/// and a ramfs, which takes no direct writes. Gives what they said on each; says it aloud where this machine or this user cannot mount one.
+pub(crate) fn run_on_each_file_system(
+    environment: &[(&str, &str)],
+    what: &str,
+) -> Vec<(&'static str, String)> {
+    let mut ran = Vec::new();
+    for kind in ["ext4", "tmpfs", "overlay", "ramfs"] {
+        let directory = tempfile::tempdir().unwrap();
+        let child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "--", "sh", "-c", ON_FILE_SYSTEM, "sh"])
+            .arg(directory.path())
+            .arg(kind)
+            .arg(std::env::current_exe().unwrap())
+            .envs(environment.iter().copied())
+            .output();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                say(&format!("{what} on {kind}: NOT RUN: unshare: {error}"));
+                continue;
+            }
+        };
+        let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+        match child.status.code() {
+            Some(0) => ran.push((kind, out.into_owned())),
+            // `unshare` itself ends with 1, and the script with 77 if it cannot mount.
+            Some(1 | 77) if !out.contains("running") => {
+                say(&format!("{what} on {kind}: NOT RUN: {}", err.trim()));
+            }
+            _ => panic!("{kind}: {out}{err}"),
+        }
+    }
+    ran
 }
