@@ -11,6 +11,18 @@ def parse(*arguments: str, **environment: str) -> Config:
     return parse_config(arguments, environment)
 
 
+def test_the_image_names_the_backend_that_the_guide_says() -> None:
+    root = Path(__file__).parents[2]
+    said = dict(
+        line.removeprefix("ENV ").split("=", 1)
+        for line in (root / "node_image" / "Dockerfile").read_text().splitlines()
+        if line.startswith("ENV WALRUS_")
+    )
+    assert parse(**said).backend == "mmap"
+    guide = (root / "docs" / "guides" / "storage.md").read_text()
+    assert "`mmap` is the default of a WalrusCluster and of the image, `auto` that of `walrus-node`" in guide
+
+
 def test_without_flags_the_documented_defaults_hold() -> None:
     config = parse()
     assert config.data_dir == Path("data")

@@ -78,9 +78,8 @@ pub fn check(store: &Store, before: &Facts, after: &Facts, lives: &[&Facts]) {
     }
     // A block whose first write was torn in its header is moved out of the way. Where a log never syncs, its creation
     // can be lost while its blocks are not.
-    // With damage anywhere, blocks stay where they are.
-    let mut logs = before.logs.values().chain(after.logs.values());
-    let is_loose = logs.any(|log| log.fsync == FsyncSchedule::NoFsync || log.lost_to > 0);
+    // With damage anywhere, blocks stay where they are, and a log that once never synced may be damaged.
+    let is_loose = before.had_unsynced || after.had_unsynced;
     let unknown = &store.report().unknown_blocks;
     assert!(is_loose || unknown.iter().all(|block| block.moved_to.is_some()), "unknown blocks: {unknown:?}");
 }
@@ -99,11 +98,18 @@ fn check_log(found: &Log, old: &LogFacts, new: &LogFacts, lives: &[&Facts]) {
     let (records, fences) = read_from(found, start);
     let end = found.durable_offset().0;
     // Batches that were never synced may be gone with all that follows them: that is a torn tail, and no damage. Those
-    // that were synced, under another schedule, may have been trimmed since, and the trim is forgotten.
-    let trimmed_to = if is_loose { new.start } else { old.lost_to.max(new.lost_to) };
-    let was_trimmed = |(_, fence_end): &(u64, u64)| *fence_end <= trimmed_to;
-    if !is_loose || found.sealed().is_none() {
-        assert!(fences.iter().all(was_trimmed), "fences of log {id}: {fences:?}, trimmed up to {trimmed_to}");
+    // that were synced, under another schedule, may have been trimmed since, and the trim is forgotten: then they are
+    // damaged, up to the next batch that is there. The same goes for a deletion.
+    let may_be_gone = is_loose && (old.is_deleted || new.is_deleted);
+    let was_trimmed = |&(fence, fence_end): &(u64, u64)| {
+        fence_end <= old.lost_to.max(new.lost_to) || (is_loose && fence < new.start)
+    };
+    if !may_be_gone && (!is_loose || found.sealed().is_none()) {
+        assert!(
+            fences.iter().all(was_trimmed),
+            "fences of log {id}: {fences:?}, it started at {}",
+            new.start
+        );
     }
     if !is_loose {
         let promised = old.promised.min(new.promised);
@@ -183,7 +189,8 @@ pub fn seen(store: &Store, before: &Facts, after: &Facts) -> Facts {
             *log = Arc::clone(old);
         }
         let log = Arc::make_mut(log);
-        if log.fsync == FsyncSchedule::NoFsync {
+        let is_loose = |log: &LogFacts| log.fsync == FsyncSchedule::NoFsync;
+        if is_loose(log) || before.logs.get(id).is_some_and(|old| is_loose(old)) {
             // What was trimmed and never synced is lost with its producers.
             let producers = found.producers();
             let is_known = |answer| matches!(answer, Ok(Admission::Duplicate { .. }));

@@ -14,6 +14,8 @@ use crate::random::Value;
 pub struct Facts {
     /// The logs that were ever created, the deleted ones too.
     pub logs: BTreeMap<LogId, Arc<LogFacts>>,
+    /// Whether there ever was a log that never synced.
+    pub had_unsynced: bool,
     /// Properties of the store, by key.
     pub properties: BTreeMap<String, Vec<u8>>,
 }
@@ -48,6 +50,11 @@ pub struct LogFacts {
 }
 
 impl Facts {
+    /// Notes whether there is a log now that never syncs.
+    pub fn note_unsynced(&mut self) {
+        self.had_unsynced |= self.logs.values().any(|log| log.fsync == FsyncSchedule::NoFsync);
+    }
+
     /// The facts about one log, to be changed.
     pub fn log(&mut self, id: LogId) -> &mut LogFacts {
         Arc::make_mut(self.logs.get_mut(&id).expect("the log is known"))

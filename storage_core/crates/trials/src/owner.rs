@@ -156,6 +156,7 @@ impl Owner {
                 log.promised = log.end();
             }
         }
+        facts.note_unsynced();
         let options = Options { fsync, ..self.plan.options() };
         self.call(format!("open with {fsync:?} and {tails:?} tails"), facts, |owner| {
             owner.store = Some(owner.home.open(options, tails)?);
@@ -241,6 +242,7 @@ impl Owner {
         let fsync = if self.plan.is_mixed { *self.random.choose(&schedules) } else { None };
         let mut facts = self.facts.clone();
         facts.logs.insert(id, Arc::new(LogFacts::new(&name, fsync, self.ways.0)));
+        facts.note_unsynced();
         let spec = LogSpec { fsync, ..new_log(id, name) };
         self.call(format!("create {} {fsync:?}", short(id)), facts, |owner| {
             owner.store.as_ref().expect("open").create_log(spec).map(drop)

@@ -470,16 +470,14 @@ impl DiskFile for SimulatedFile {
     }
 
     fn make_ready(&self, range: Range<u64>) {
-        assert!(
-            self.mapped_bytes.is_some_and(|mapped| range.end <= mapped as u64),
-            "made ready outside of the mapping"
-        );
+        let mapped_bytes = self.mapped_bytes.expect("only mapped files have pages to make ready");
+        assert!(range.end <= mapped_bytes as u64, "made ready outside of the mapping");
         let mut state = self.state.lock();
         if let Some(bytes) = state.cut_at_ready.take() {
             state.files[self.file].truncate(bytes);
         }
-        if seeded!(ReadyBehindEnd) && state.files[self.file].len() < range.end as usize {
-            state.files[self.file].resize(range.end as usize, 0);
+        if seeded!(ReadyBehindEnd) && state.files[self.file].len() < mapped_bytes {
+            state.files[self.file].resize(mapped_bytes, 0);
         }
     }
 

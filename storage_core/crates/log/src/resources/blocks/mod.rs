@@ -200,7 +200,8 @@ impl Blocks {
         let mut files = self.files.lock();
         let mut fitting = files.values_mut().filter(|slots| {
             let FileName { class, tails, .. } = slots.file.name;
-            let is_written_so = tails == kind.tails || seeded!(DirectIntoMapped);
+            let is_mistaken = seeded!(DirectIntoMapped) && kind.tails == TailKind::Buffered;
+            let is_written_so = tails == kind.tails || is_mistaken;
             let is_synced_so = slots.synced.is_none_or(|synced| synced == kind.synced);
             class == kind.class && is_written_so && is_synced_so
         });
