@@ -52,6 +52,7 @@ pub fn find_all(only: Option<&str>, mut each: impl FnMut(&Found)) -> bool {
     let subject = larger(TailKind::Buffered);
     let clean = || (0..CLEAN_ROUNDS).find_map(|round| try_round(&subject, round));
     if let Some((trial, said)) = clean() {
+        drop(std::panic::take_hook());
         panic!("without any mistake, {trial} found: {said}");
     }
     let mut all = true;
@@ -70,6 +71,7 @@ pub fn find_all(only: Option<&str>, mut each: impl FnMut(&Found)) -> bool {
         each(&Found { bug, by, elapsed: began.elapsed() });
     }
     if let Some((trial, said)) = clean() {
+        drop(std::panic::take_hook());
         panic!("after all mistakes, {trial} found: {said}");
     }
     all

@@ -195,6 +195,11 @@ impl SimulatedDisk {
         self.state.lock().cut_at_ready = Some(bytes);
     }
 
+    /// Whether that is still to come.
+    pub fn will_cut(&self) -> bool {
+        self.state.lock().cut_at_ready.is_some()
+    }
+
     /// The contents of all files, by name.
     pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state.lock();
