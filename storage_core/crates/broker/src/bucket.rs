@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use walrus_log::batch::Batch;
-use walrus_log::{Appended, Log, LogId, LogSpec, Slices, Store};
+use walrus_log::{AppendReceipt, Log, LogId, LogSpec, Slices, Store};
 use walrus_model::{Epoch, Offset};
 
 use crate::node::error::{Error, Result};
@@ -92,7 +92,7 @@ impl Bucket {
 
     /// Appends a batch to a key that this process holds under the key's epoch. It is durable when the answer's ticket
     /// says so. `NotLeader` if there is no lease, or another epoch's, or the key is frozen or sealed.
-    pub fn append_by_key(&self, key: &Key, batch: &Batch<'_>) -> Result<Appended> {
+    pub fn append_by_key(&self, key: &Key, batch: &Batch<'_>) -> Result<AppendReceipt> {
         let started = Instant::now();
         let appended = self.with_lease(key, || key.log.append(batch))?;
         self.metrics.bucket_append_seconds.observe(started.elapsed().as_secs_f64());

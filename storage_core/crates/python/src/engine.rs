@@ -12,7 +12,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyRange};
 use walrus_log::batch::ProducerRef;
 use walrus_log::{
-    Appended, Error, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention,
+    AppendReceipt, Error, Floor, FloorReason, FsyncSchedule, Offset, Options, ReadConsistency, Retention,
     SyncedWrites, Topic,
 };
 
@@ -225,7 +225,7 @@ impl Walrus {
         sequence: i32,
     ) -> Result<(Bound<'py, PyRange>, bool)> {
         let producer = ProducerRef { id: producer, epoch, base_sequence: sequence };
-        let Appended { base_offset, end_offset, duplicate, commit } =
+        let AppendReceipt { base_offset, end_offset, duplicate, commit } =
             self.send_once(py, topic, &entries, producer)?;
         py.detach(|| commit.wait())?;
         Ok((to_range(py, base_offset, end_offset)?, duplicate))
@@ -474,7 +474,7 @@ impl Walrus {
         topic: &str,
         entries: &[Bound<'_, PyAny>],
         producer: ProducerRef,
-    ) -> Result<Appended> {
+    ) -> Result<AppendReceipt> {
         let walrus = self.get()?;
         let entries = all_bytes_of(entries)?;
         Ok(py.detach(|| {
@@ -496,7 +496,7 @@ fn all_bytes_of(entries: &[Bound<'_, PyAny>]) -> PyResult<Vec<PyBackedBytes>> {
 /// The offsets of the entries that were appended, and the id to wait for.
 fn submitted<'py>(
     py: Python<'py>,
-    appended: Appended,
+    appended: AppendReceipt,
     completions: &Completions,
 ) -> Result<(Bound<'py, PyRange>, Option<u64>)> {
     let offsets = to_range(py, appended.base_offset, appended.end_offset)?;

@@ -14,7 +14,7 @@ use shuttle::{Config, FailurePersistence, Runner, future};
 #[cfg(feature = "seeded-bugs")]
 use walrus_log::Bug;
 use walrus_log::batch::{Batch, BatchBuilder, HEADER_BYTES};
-use walrus_log::{Appended, CrashChoice, Error, Log, Offset, Options, SimulatedDisk, Store, TailKind};
+use walrus_log::{AppendReceipt, CrashChoice, Error, Log, Offset, Options, SimulatedDisk, Store, TailKind};
 
 use crate::facts::{EPOCH, log_id, new_log};
 use crate::images::message;
@@ -219,7 +219,7 @@ impl Stage {
         self.check_promise(log, appended.end_offset, &head);
     }
 
-    fn wait_in_a_task(&self, log: &Log, (appended, head): (Appended, Vec<u8>)) {
+    fn wait_in_a_task(&self, log: &Log, (appended, head): (AppendReceipt, Vec<u8>)) {
         future::block_on(appended.commit).expect("nothing fails");
         self.check_promise(log, appended.end_offset, &head);
     }
@@ -312,7 +312,7 @@ fn number_of(value: &[u8]) -> u64 {
 }
 
 /// Appends a batch. Answers also how it begins on the disk: offset, length, epoch, checksum.
-fn append(log: &Log, number: u64, value_bytes: usize, records: usize) -> (Appended, Vec<u8>) {
+fn append(log: &Log, number: u64, value_bytes: usize, records: usize) -> (AppendReceipt, Vec<u8>) {
     let mut bytes = batch(number, value_bytes, records);
     let (batch, _) = Batch::parse(&bytes).expect("just built");
     let appended = log.append(&batch).expect("nothing fails");

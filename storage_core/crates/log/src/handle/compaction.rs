@@ -32,7 +32,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Result of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactionReport {
     /// Number of records that are gone.
     pub records: u64,
     /// Number of blocks that were written again.
@@ -55,7 +55,7 @@ impl Log {
     /// copies of a log must be compacted alike; a sealed log is refused.
     ///
     /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` (what was done so far stays), `Poisoned`.
-    pub fn compact(&self, tombstone_delay: Duration) -> Result<Compacted> {
+    pub fn compact(&self, tombstone_delay: Duration) -> Result<CompactionReport> {
         self.resources().check_open()?;
         self.member().compact(tombstone_delay, now_ms())
     }
@@ -97,7 +97,7 @@ struct Run {
 }
 
 impl Member {
-    fn compact(&self, tombstone_delay: Duration, now_ms: i64) -> Result<Compacted> {
+    fn compact(&self, tombstone_delay: Duration, now_ms: i64) -> Result<CompactionReport> {
         let _alone = self.log.compacting.lock();
         self.log.check_active(&self.log.writer.lock())?;
         let blocks = blocks_at_rest(&self.log);
@@ -109,7 +109,7 @@ impl Member {
             tombstones_stay: false,
         };
         let room = self.resources().blocks.room_of_block();
-        let mut done = Compacted::default();
+        let mut done = CompactionReport::default();
         let mut run = Run::default();
         // Blocks go from the first to the last, so that a tombstone goes after all that it deletes.
         for block in blocks {
@@ -137,7 +137,7 @@ impl Member {
 
     /// Writes a run as one block and puts it in the place of the old ones. False if the log was cut meanwhile: the
     /// records that the run leaves out may still be there, so nothing behind it may rely on their being gone.
-    fn replace(&self, mut run: Run, done: &mut Compacted) -> Result<bool> {
+    fn replace(&self, mut run: Run, done: &mut CompactionReport) -> Result<bool> {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(true) };
         let range = first.base_offset..last.closed.get().expect("at rest").end_offset;
         let blocks = &self.resources().blocks;

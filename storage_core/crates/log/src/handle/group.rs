@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
 
-use super::log::{Appended, Log};
+use super::log::{AppendReceipt, Log};
 use super::member::Member;
 use super::ticket::CommitTicket;
 use crate::batch::{Batch, OFFSETS_END};
@@ -270,10 +270,15 @@ impl Log {
     }
 
     /// Appends a group as [`Log::append_group`] does, from parts that `give` makes one after the other.
-    pub(crate) fn append_parts(&self, sizes: &[PartSize], give: &mut GivePart<'_>) -> Result<Appended> {
+    pub(crate) fn append_parts(&self, sizes: &[PartSize], give: &mut GivePart<'_>) -> Result<AppendReceipt> {
         let (base_offset, end) = self.member().append_group(sizes, give)?;
         let extent = Extent { end, ..self.state().extent() };
         let commit = CommitTicket::new(self.member(), extent);
-        Ok(Appended { base_offset: Offset(base_offset), end_offset: Offset(end), duplicate: false, commit })
+        Ok(AppendReceipt {
+            base_offset: Offset(base_offset),
+            end_offset: Offset(end),
+            duplicate: false,
+            commit,
+        })
     }
 }

@@ -22,7 +22,7 @@ use crate::types::{Epoch, LogId, Offset};
 
 /// Result of an append.
 #[derive(Debug)]
-pub struct Appended {
+pub struct AppendReceipt {
     /// Offset of the batch's first record.
     pub base_offset: Offset,
     /// First offset behind the batch.
@@ -33,9 +33,9 @@ pub struct Appended {
     pub commit: CommitTicket,
 }
 
-/// The end of a sealed log.
+/// The seal of a log: its end and its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct Seal {
     /// First offset behind the last record.
     pub end: Offset,
     /// Digest of the log: equal for logs with equal batches, wherever they are stored.
@@ -141,23 +141,23 @@ impl Log {
     /// Errors: `Sealed`, `OutOfOrderSequence`, `ProducerFenced`, `TooLarge`, `UnknownLog` (deleted) and `NoSpace`, after
     /// which nothing has changed; `Poisoned` after a failed write.
     #[inline]
-    pub fn append(&self, batch: &Batch<'_>) -> Result<Appended> {
+    pub fn append(&self, batch: &Batch<'_>) -> Result<AppendReceipt> {
         self.append_as(batch, Admit::InSequence)
     }
 
     /// Appends a batch that another copy of this log has. The sequence of its producer is remembered and not checked,
     /// since the batch before may be among those that are left out (see [`Log::skip_to`]).
-    pub fn append_copied(&self, batch: &Batch<'_>) -> Result<Appended> {
+    pub fn append_copied(&self, batch: &Batch<'_>) -> Result<AppendReceipt> {
         self.append_as(batch, Admit::AsCopied)
     }
 
     #[inline]
-    fn append_as(&self, batch: &Batch<'_>, admit: Admit) -> Result<Appended> {
+    fn append_as(&self, batch: &Batch<'_>, admit: Admit) -> Result<AppendReceipt> {
         self.resources().check_open()?;
         let outcome = self.member.log.append(batch, admit)?;
         let AppendOutcome { base_offset, end_offset, duplicate, generation, waiting_bytes } = outcome;
         self.member.committer.relieve(&self.member.log, waiting_bytes);
-        Ok(Appended {
+        Ok(AppendReceipt {
             base_offset: Offset(base_offset),
             end_offset: Offset(end_offset),
             duplicate,
@@ -201,9 +201,9 @@ impl Log {
     /// Ends the log: appends are refused from now on. Its data is synced first, then its end, its digest and `value`
     /// (opaque to the engine); if the log never syncs, none of them is. A second seal with the same value gives the
     /// same answer, one with another value fails with `Sealed`. After `NoSpace` the log is open as before.
-    pub fn seal(&self, value: &[u8]) -> Result<Sealed> {
+    pub fn seal(&self, value: &[u8]) -> Result<Seal> {
         self.resources().check_open()?;
-        self.member.seal(value).map(|entry| Sealed { end: Offset(entry.end), digest: entry.digest.value })
+        self.member.seal(value).map(|entry| Seal { end: Offset(entry.end), digest: entry.digest.value })
     }
 
     /// The value that the log was sealed with, once it is sealed.
@@ -212,12 +212,8 @@ impl Log {
     }
 
     /// End and digest of the log, once it is sealed.
-    pub fn sealed(&self) -> Option<Sealed> {
-        self.member
-            .log
-            .sealed
-            .get()
-            .map(|entry| Sealed { end: Offset(entry.end), digest: entry.digest.value })
+    pub fn sealed(&self) -> Option<Seal> {
+        self.member.log.sealed.get().map(|entry| Seal { end: Offset(entry.end), digest: entry.digest.value })
     }
 
     /// The producer table at the log's end.

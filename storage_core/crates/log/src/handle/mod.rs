@@ -20,8 +20,8 @@ mod trim;
 mod truncate;
 
 pub use arrival::Arrival;
-pub use compaction::Compacted;
+pub use compaction::CompactionReport;
 pub use cursors::Cursor;
-pub use log::{Appended, Log, Sealed};
+pub use log::{AppendReceipt, Log, Seal};
 pub use retention::Hold;
 pub use ticket::CommitTicket;

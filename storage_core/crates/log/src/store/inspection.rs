@@ -84,7 +84,7 @@ pub struct BlockView {
 
 /// Result of [`verify`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// The inspected store; damage that was found on the way is in its logs.
     pub inspection: Inspection,
     /// Number of batches whose checksum is right.
@@ -103,7 +103,7 @@ pub fn inspect(directory: impl AsRef<Path>) -> Result<Inspection> {
 }
 
 /// Inspects a store as [`inspect`] does, and reads every stored batch.
-pub fn verify(directory: impl AsRef<Path>) -> Result<Verified> {
+pub fn verify(directory: impl AsRef<Path>) -> Result<VerifyReport> {
     let store = open(directory.as_ref())?;
     let (mut batches, mut bytes) = (0, 0);
     for log in store.logs() {
@@ -122,7 +122,7 @@ pub fn verify(directory: impl AsRef<Path>) -> Result<Verified> {
             }
         }
     }
-    Ok(Verified { inspection: view(&store), batches, bytes })
+    Ok(VerifyReport { inspection: view(&store), batches, bytes })
 }
 
 fn open(directory: &Path) -> Result<Store> {

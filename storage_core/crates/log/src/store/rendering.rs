@@ -2,8 +2,8 @@
 
 #[cfg(feature = "json")]
 use crate::options::FsyncSchedule;
-use crate::store::inspection::{Inspection, LogView, Verified};
-use crate::store::repair::Repaired;
+use crate::store::inspection::{Inspection, LogView, VerifyReport};
+use crate::store::repair::RepairReport;
 use crate::types::Offset;
 
 impl Inspection {
@@ -29,7 +29,7 @@ impl Inspection {
     }
 }
 
-impl Verified {
+impl VerifyReport {
     /// Gives the table of [`Inspection::to_table`], and how much was read.
     pub fn to_table(&self) -> String {
         let Self { inspection, batches, bytes } = self;
@@ -47,7 +47,7 @@ impl Verified {
     }
 }
 
-impl Repaired {
+impl RepairReport {
     /// Whether any offsets cannot be read even now, or promises were lost with the journal.
     pub fn lost_something(&self) -> bool {
         let Self { journal, inspection } = self;

@@ -19,7 +19,7 @@ use crate::types::LogId;
 
 /// Result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairReport {
     /// The journal that was made again; `None` if the old one was good.
     pub journal: Option<RebuiltJournal>,
     /// The store as it is now; its report says what else was moved aside.
@@ -45,7 +45,7 @@ pub struct RebuiltJournal {
 /// suspect, and promises are forgotten.
 ///
 /// Errors: `Locked`; `Damaged` if nothing says what the MANIFEST held; `UnsupportedFormat`.
-pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
+pub fn repair(directory: impl AsRef<Path>) -> Result<RepairReport> {
     let path = directory.as_ref();
     check_store(path)?;
     let (journal, fsync) = {
@@ -61,7 +61,7 @@ pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired> {
     store.drain();
     let inspection = view(&store);
     store.close()?;
-    Ok(Repaired { journal, inspection })
+    Ok(RepairReport { journal, inspection })
 }
 
 /// Makes the journal again if the store does not open with it; returns the store's schedule, too.

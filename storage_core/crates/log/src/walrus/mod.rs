@@ -18,7 +18,7 @@ use crate::clock::now_ms;
 use crate::error::{Error, Result};
 use crate::handle::cursors::{Cursor, ENTRIES_MAX, read_entries};
 use crate::handle::group::{PartSize, check_sizes};
-use crate::handle::{Appended, Compacted, Log};
+use crate::handle::{AppendReceipt, CompactionReport, Log};
 use crate::log::Entry;
 use crate::log::floor::{Floor, Retention};
 use crate::log::producers::ProducerTable;
@@ -196,13 +196,13 @@ impl Walrus {
     }
 
     /// Appends as [`Walrus::batch_append_for_topic`] does, but does not wait; see [`Topic::submit`].
-    pub fn submit_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<Appended> {
+    pub fn submit_for_topic(&self, topic: &str, entries: &[&[u8]]) -> Result<AppendReceipt> {
         self.topic_for(topic, |blocks| check_entries(entries, blocks))?.submit(entries)
     }
 
     /// Appends as [`Walrus::submit_for_topic`] does, for a producer that may send its entries again when it cannot
     /// know whether they were stored. A repetition of one of its last five calls, with the same sequence and as many
-    /// entries, is not stored but gives the offsets of the first time ([`Appended::duplicate`]), also after a restart.
+    /// entries, is not stored but gives the offsets of the first time ([`AppendReceipt::duplicate`]), also after a restart.
     /// Entries that one batch cannot hold are refused.
     ///
     /// The producer's sequence counts its entries in this topic, from 0 in each of its epochs; a higher epoch locks
@@ -213,7 +213,7 @@ impl Walrus {
         topic: &str,
         producer: ProducerRef,
         entries: &[&[u8]],
-    ) -> Result<Appended> {
+    ) -> Result<AppendReceipt> {
         check_count(entries)?;
         in_one_batch(entries, Some(producer), |batch| {
             let check = |blocks: &Blocks| check_fits(batch.bytes().len() as u64, blocks);
@@ -231,7 +231,7 @@ impl Walrus {
     }
 
     /// Keeps the last entry of each key; see [`Log::compact`]. `None` if there is no such topic.
-    pub fn compact(&self, topic: &str, tombstone_delay: Duration) -> Result<Option<Compacted>> {
+    pub fn compact(&self, topic: &str, tombstone_delay: Duration) -> Result<Option<CompactionReport>> {
         self.inner.store.check_open()?;
         self.find(topic).map(|topic| topic.inner.log.compact(tombstone_delay)).transpose()
     }
@@ -347,7 +347,7 @@ impl Topic {
 
     /// Appends entries as [`Topic::batch_append`] does, but does not wait: they are durable when the ticket resolves,
     /// which can be awaited. Refuses an empty batch.
-    pub fn submit(&self, entries: &[&[u8]]) -> Result<Appended> {
+    pub fn submit(&self, entries: &[&[u8]]) -> Result<AppendReceipt> {
         check_count(entries)?;
         self.submit_batch(entries)
     }
@@ -368,7 +368,7 @@ impl Topic {
         Ok(appended.base_offset..appended.end_offset)
     }
 
-    fn submit_batch(&self, entries: &[&[u8]]) -> Result<Appended> {
+    fn submit_batch(&self, entries: &[&[u8]]) -> Result<AppendReceipt> {
         let bytes_max = self.inner.log.resources().blocks.batch_bytes_max();
         if batch_bytes(entries) > bytes_max {
             return self.append_group(entries, bytes_max);
@@ -377,7 +377,7 @@ impl Topic {
     }
 
     /// Appends entries that one batch cannot hold, as a batch group; durable on return, as the schedule promises.
-    fn append_group(&self, entries: &[&[u8]], batch_bytes_max: u64) -> Result<Appended> {
+    fn append_group(&self, entries: &[&[u8]], batch_bytes_max: u64) -> Result<AppendReceipt> {
         let parts = group_parts(entries, batch_bytes_max.min(PART_BYTES));
         let sizes = part_sizes(entries, &parts);
         let (mut builder, mut bytes, now) = (BatchBuilder::new(), Vec::new(), now_ms());
@@ -399,8 +399,8 @@ impl Topic {
 fn in_one_batch(
     entries: &[&[u8]],
     producer: Option<ProducerRef>,
-    append: impl FnOnce(&Batch<'_>) -> Result<Appended>,
-) -> Result<Appended> {
+    append: impl FnOnce(&Batch<'_>) -> Result<AppendReceipt>,
+) -> Result<AppendReceipt> {
     BUILDING.with_borrow_mut(|(builder, bytes)| {
         let now = now_ms();
         for data in entries {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use walrus_log::batch::Batch as StoredBatch;
-use walrus_log::{Appended, CommitTicket, Log};
+use walrus_log::{AppendReceipt, CommitTicket, Log};
 use walrus_metadata::Segment;
 use walrus_model::{Descriptor, Offset, SegmentId, Value};
 use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Reply};
@@ -113,7 +113,7 @@ enum Report {
 
 /// An append that was written, and who is to be sent it.
 pub(crate) struct LocalAppend {
-    pub(crate) appended: Appended,
+    pub(crate) appended: AppendReceipt,
     /// Replicas that have all that came before: whoever appended sends it to them, if nothing is on the way to them.
     pub(crate) up_to_date: Vec<usize>,
 }
