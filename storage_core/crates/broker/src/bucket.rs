@@ -267,6 +267,9 @@ impl Bucket {
             }
             Engine::Sealed { .. } => Error::NotLeader { key: key.to_owned(), hint: None },
             Engine::Batch(problem) => Error::InvalidBatch { problem: problem.to_string() },
+            exhausted @ Engine::OffsetsExhausted { .. } => {
+                Error::InvalidBatch { problem: exhausted.to_string() }
+            }
             other => Error::Storage { node, message: format!("{key}: {other}") },
         }
     }

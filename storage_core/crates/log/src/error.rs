@@ -111,6 +111,14 @@ pub enum Error {
         /// Most bytes that fit.
         bytes_max: u64,
     },
+    /// The log has too few offsets left for the records.
+    #[error("{records} records need more offsets than the {offsets_left} that the log has left")]
+    OffsetsExhausted {
+        /// Records that were given.
+        records: u64,
+        /// Offsets up to the largest one.
+        offsets_left: u64,
+    },
     /// A producer left sequences out.
     #[error("a producer's sequence is {got}, expected is {expected}")]
     OutOfOrderSequence {
@@ -205,6 +213,7 @@ impl From<Error> for io::Error {
             Error::LogExists { .. } => io::ErrorKind::AlreadyExists,
             Error::OffsetOutOfRange { .. }
             | Error::TooLarge { .. }
+            | Error::OffsetsExhausted { .. }
             | Error::InvalidName { .. }
             | Error::InvalidOption { .. } => io::ErrorKind::InvalidInput,
             Error::Sealed { .. }

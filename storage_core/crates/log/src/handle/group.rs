@@ -224,14 +224,13 @@ impl Member {
 
 /// Refuses a group that is too large, or whose offsets would exceed the largest one.
 pub(crate) fn check_sizes(sizes: &[PartSize], end: u64) -> Result<()> {
-    let too_large = |bytes, bytes_max| Err(Error::TooLarge { bytes, bytes_max });
     let bytes = sizes.iter().map(|size| size.bytes).sum();
     if bytes > GROUP_BYTES_MAX {
-        return too_large(bytes, GROUP_BYTES_MAX);
+        return Err(Error::TooLarge { bytes, bytes_max: GROUP_BYTES_MAX });
     }
     let records = sizes.iter().map(|size| u64::from(size.records)).sum();
-    let left = i64::MAX as u64 - end;
-    if records > left { too_large(records, left) } else { Ok(()) }
+    let offsets_left = i64::MAX as u64 - end;
+    if records > offsets_left { Err(Error::OffsetsExhausted { records, offsets_left }) } else { Ok(()) }
 }
 
 /// The turn of a group: appends of others wait until it is dropped.
@@ -257,8 +256,8 @@ impl Log {
     /// schedule promises; other appends to the log wait meanwhile. Offsets are given as by [`Log::append`];
     /// repetitions of producers are not looked for.
     ///
-    /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace` and `TooLarge` (a batch that fits into no block,
-    /// or more than 10 GB in all), after which nothing has changed; `Poisoned` after a failed write.
+    /// Errors: `Sealed`, `UnknownLog` (deleted), `Closed`, `NoSpace`, `OffsetsExhausted` and `TooLarge` (a batch that
+    /// fits into no block, or more than 10 GB in all), after which nothing has changed; `Poisoned` after a failed write.
     pub fn append_group(&self, batches: &[Batch<'_>]) -> Result<std::ops::Range<Offset>> {
         self.resources().check_open()?;
         let size =

@@ -60,9 +60,9 @@ impl LogState {
         let base_offset = writer.end;
         let end_offset = base_offset + u64::from(records);
         if end_offset > i64::MAX as u64 {
-            return Err(Error::TooLarge {
-                bytes: u64::from(records),
-                bytes_max: i64::MAX as u64 - base_offset,
+            return Err(Error::OffsetsExhausted {
+                records: u64::from(records),
+                offsets_left: i64::MAX as u64 - base_offset,
             });
         }
         let bytes = batch.bytes();
