@@ -127,9 +127,8 @@ impl Reservations {
         });
     }
 
-    /// Puts back what had no sign of its holder until `now`; says how many.
-    pub(crate) fn expire(&mut self, now: Instant) -> usize {
-        let before = self.reserved.len();
+    /// Puts back what had no sign of its holder until `now`.
+    pub(crate) fn expire(&mut self, now: Instant) {
         let returned = &mut self.returned;
         self.reserved.retain(|offset, reservation| {
             let keep = now < reservation.until;
@@ -138,7 +137,6 @@ impl Reservations {
             }
             keep
         });
-        before - self.reserved.len()
     }
 
     /// All reservations, for the owner that comes next.
