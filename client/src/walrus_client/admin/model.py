@@ -96,7 +96,7 @@ class Storage:
     data_dir: str
     bytes_free: int
     bytes_total: int
-    copies_not_whole: int  # on this disk, of open segments too: they have lacked something for a minute
+    copies_not_whole: int  # on this disk, of open segments too: they lacked something for longer than `lacking_ms_max`
     synced_writes: str | None  # "direct", or "cached": through the page cache, which is synced then
     cached_reason: str | None
 

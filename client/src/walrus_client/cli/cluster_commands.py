@@ -487,7 +487,7 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
         if copies.lost:
             rows.append(("segments lost on all disks", copies.lost))
     if storage.copies_not_whole:
-        rows.append(("copies here not whole for a minute", storage.copies_not_whole))
+        rows.append(("copies here not whole for long", storage.copies_not_whole))
     backend = storage.backend_in_use or "not open yet"
     rows += [
         ("storage backend", f"{backend} (asked: {storage.backend_asked})"),

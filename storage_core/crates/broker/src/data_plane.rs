@@ -223,7 +223,8 @@ impl DataPlane {
         json!(self.broker.copies().remains())
     }
 
-    /// How many copies on this disk, of open segments too, have lacked something for a minute.
+    /// How many copies on this disk, of open segments too, have lacked something, and got no further, for longer than
+    /// [`Config::lacking_ms_max`].
     #[must_use]
     pub fn copies_not_whole(&self) -> u64 {
         u64::try_from(self.broker.cluster().metrics().copies_not_whole.get()).unwrap_or(0)

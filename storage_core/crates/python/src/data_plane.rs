@@ -121,7 +121,9 @@ impl DataPlane {
         Ok(py.detach(|| plane.test_control(control))?)
     }
 
-    /// Counts the copies on this disk, of open segments too, that have lacked something for a minute.
+    /// Counts the copies on this disk that have lacked something for longer than `lacking_ms_max`.
+    ///
+    /// Copies of open segments count, too.
     fn copies_not_whole(&self) -> Result<u64> {
         Ok(self.get()?.copies_not_whole())
     }

@@ -252,7 +252,10 @@ class DataPlane:
         """
 
     def copies_not_whole(self) -> int:
-        """Counts the copies on this disk, of open segments too, that have lacked something for a minute."""
+        """Counts the copies on this disk that have lacked something for longer than `lacking_ms_max`.
+
+        Copies of open segments count, too.
+        """
 
     def open_behind(self, timeout_ms: int) -> int | None:
         """Counts the unsealed segments that this node stores without all that was acknowledged before the call.

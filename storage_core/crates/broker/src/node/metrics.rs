@@ -106,7 +106,8 @@ pub struct Metrics {
     pub(crate) copies_filling: Gauge,
     /// Copies listed on this node that have damage beyond mending.
     pub(crate) copies_damaged: Gauge,
-    /// Copies on this node, of open segments too, that have lacked something for a minute.
+    /// Copies on this node, of open segments too, that have lacked something, and got no further, for longer than
+    /// `lacking_ms_max`.
     pub(crate) copies_not_whole: Gauge,
     /// Logs that former disks left on this node.
     pub(crate) left_logs: Gauge,
@@ -211,7 +212,7 @@ impl Metrics {
             "Writes refused without a lease",
             m.bucket_rejects.clone(),
         );
-        let help = "From the last append of a segment to the opening of its successor";
+        let help = "From the beginning of a roll of a segment to the opening of its successor";
         registry.register_with_unit("walrus_roll_pause", help, Unit::Seconds, m.roll_seconds.clone());
         registry.register("walrus_rolls", "Segments sealed by this node, by reason", m.rolls.clone());
         registry.register("walrus_errors", "Requests that failed, by reason", m.errors.clone());
@@ -243,7 +244,7 @@ impl Metrics {
         registry.register("walrus_copies_filling", help, m.copies_filling.clone());
         let help = "Copies on this node with damage that it cannot mend";
         registry.register("walrus_copies_damaged", help, m.copies_damaged.clone());
-        let help = "Copies on this node, of open segments too, that have lacked something for a minute";
+        let help = "Copies on this node, of open segments too, that have lacked something, and got no further, for longer than lacking_ms_max";
         registry.register("walrus_copies_not_whole", help, m.copies_not_whole.clone());
         let help = "Logs left of disks that lost their votes, kept to fetch from until all has enough copies";
         registry.register("walrus_left_logs", help, m.left_logs.clone());

@@ -1,5 +1,5 @@
-//! Raises an alarm for copies on this disk that have lacked something for a minute and got no further: mending takes seconds, and
-//! a copy that is being made grows all the time, so somebody should look.
+//! Raises an alarm for copies on this disk that have lacked something for longer than `lacking_ms_max` and got no further:
+//! mending takes seconds, and a copy that is being made grows all the time, so somebody should look.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                 tracing::error!(
                     alarm = "copies_not_whole",
                     copies = lasting,
-                    "copies on this disk have not been whole for a minute: records have fewer copies than they should"
+                    lacking_ms_max = copies.cluster().config().lacking_ms_max,
+                    "copies on this disk are not whole and get no further: records have fewer copies than they should"
                 );
             }
             tokio::time::sleep(patience::UPKEEP_LOOK).await;
