@@ -52,7 +52,7 @@ def test_upkeep_and_stopping_of_nothing_have_nothing_to_do() -> None:
     presence.observe(metadata, 0)
     upkeep = reports.upkeep(metadata, presence.look(metadata, 0))
     assert upkeep == reports.Upkeep([], reports.CopyProgress(0, 0, 0, 0, 0))
-    assert reports.stopping(metadata, 1, alive=[1], current=[1]) == reports.Stopping(0, 0, 0, [])
+    assert reports.stop_impact(metadata, 1, alive=[1], current=[1]) == reports.StopImpact(0, 0, 0, [])
     assert reports.segments(metadata, [1], topic=None, under_replicated=False, limit=9) == []
 
 

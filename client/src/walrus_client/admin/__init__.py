@@ -16,7 +16,7 @@ from walrus_client.admin.model import (
     Replication,
     SegmentView,
     Status,
-    Stopping,
+    StopImpact,
     Storage,
 )
 
@@ -36,6 +36,6 @@ __all__ = [
     "Replication",
     "SegmentView",
     "Status",
-    "Stopping",
+    "StopImpact",
     "Storage",
 ]

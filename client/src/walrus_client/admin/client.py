@@ -16,7 +16,7 @@ from walrus_client.admin.model import (
     Replication,
     SegmentView,
     Status,
-    Stopping,
+    StopImpact,
 )
 from walrus_client.admin.token import SecretFile, token_of
 from walrus_client.transport import Metadata, Method, Request, Response, Transport, parse_addresses
@@ -134,9 +134,9 @@ class AdminClient:
         request = admin_pb2.DescribeSegmentsRequest(topic=topic, under_replicated=under_replicated, limit=limit)
         return tuple(map(SegmentView.parse, self._call(_DESCRIBE_SEGMENTS, request).segments))
 
-    def can_stop(self, disk: str) -> Stopping:
+    def can_stop(self, disk: str) -> StopImpact:
         """What the cluster would lack if the node of this disk stopped now. Raises UnknownNode."""
-        return Stopping.parse(self._call(_CAN_STOP, admin_pb2.CanStopRequest(disk=disk)))
+        return StopImpact.parse(self._call(_CAN_STOP, admin_pb2.CanStopRequest(disk=disk)))
 
     def caught_up(self) -> tuple[str, ...]:
         """What the node still misses: metadata committed before the call, copies, or to serve; empty: nothing."""

@@ -227,7 +227,7 @@ class SegmentView:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopping:
+class StopImpact:
     """What the cluster would lack if a node stopped; `reasons` say why it should not."""
 
     can_stop: bool
@@ -239,7 +239,7 @@ class Stopping:
     topics: tuple[str, ...]  # some of those that would be harmed
 
     @classmethod
-    def parse(cls, message: admin_pb2.CanStopResponse) -> "Stopping":
+    def parse(cls, message: admin_pb2.CanStopResponse) -> "StopImpact":
         return cls(
             can_stop=message.can_stop,
             reasons=tuple(message.reasons),

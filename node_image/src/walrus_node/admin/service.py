@@ -145,7 +145,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         node = await self._node(context, store, request.disk)
         alive, current = self._alive(store), await self._current(store)
         found = await asyncio.to_thread(
-            reports.stopping, store.read().metadata, node.node_id, alive=alive, current=current
+            reports.stop_impact, store.read().metadata, node.node_id, alive=alive, current=current
         )
         headless = not keeps_majority(store.status(), node.disk)
         reasons = []

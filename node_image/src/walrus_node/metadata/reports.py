@@ -62,7 +62,7 @@ class Census:
 
 
 @dataclass(frozen=True)
-class Stopping:
+class StopImpact:
     """What would lack its quorum if a node stopped: numbers of segments, and the topics of some."""
 
     open_without_quorum: int
@@ -153,11 +153,11 @@ def census(metadata: walrus_core.Metadata, alive: Sequence[int]) -> Census:
     )
 
 
-def stopping(
+def stop_impact(
     metadata: walrus_core.Metadata, node_id: int, *, alive: Collection[int], current: Collection[int]
-) -> Stopping:
+) -> StopImpact:
     """What would lack its quorum if that node stopped; replicas of open segments count on *current* nodes."""
-    return Stopping(**metadata.stopping(node_id, alive=list(alive), current=list(current)))
+    return StopImpact(**metadata.stop_impact(node_id, alive=list(alive), current=list(current)))
 
 
 def upkeep(metadata: walrus_core.Metadata, present: walrus_core.Present) -> Upkeep:

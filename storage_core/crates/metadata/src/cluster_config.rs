@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -115,18 +115,18 @@ impl ClusterConfig {
         set: &BTreeMap<String, u64>,
         unset: &BTreeSet<String>,
         version: u64,
-    ) -> Result<Answer, Rejected> {
+    ) -> Result<Answer, CommandRejection> {
         for (name, value) in set {
             let key = find(name)?;
             if !(key.min..=key.max).contains(value) {
                 let what = format!("it must be between {} and {}, not {value}", key.min, key.max);
-                return Err(Rejected::InvalidConfig { key: name.clone(), what });
+                return Err(CommandRejection::InvalidConfig { key: name.clone(), what });
             }
         }
         for name in unset {
             find(name)?;
             if set.contains_key(name) {
-                return Err(Rejected::InvalidConfig {
+                return Err(CommandRejection::InvalidConfig {
                     key: name.clone(),
                     what: "it cannot be set and unset at once".to_owned(),
                 });
@@ -148,10 +148,10 @@ pub(crate) fn level<'a>(names: impl Iterator<Item = &'a String>) -> u32 {
     known.map(|key| key.level).max().unwrap_or(1)
 }
 
-fn find(name: &str) -> Result<&'static Key, Rejected> {
+fn find(name: &str) -> Result<&'static Key, CommandRejection> {
     KEYS.iter().find(|key| key.name == name).ok_or_else(|| {
         let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-        Rejected::InvalidConfig {
+        CommandRejection::InvalidConfig {
             key: name.to_owned(),
             what: format!("there is no such setting; the settings are {}", known.join(", ")),
         }
@@ -210,7 +210,7 @@ mod tests {
             let mut config = before.clone();
             let refused = config.change(&set, &unset, 4);
             assert!(
-                matches!(&refused, Err(Rejected::InvalidConfig { key, .. }) if key == name),
+                matches!(&refused, Err(CommandRejection::InvalidConfig { key, .. }) if key == name),
                 "{refused:?}"
             );
             assert_eq!(config, before);

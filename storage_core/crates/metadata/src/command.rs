@@ -9,7 +9,7 @@ use walrus_model::{
     Ballot, Descriptor, Digest, DiskId, NodeId, ProcessId, ReplicaRef, Replication, SegmentId, TopicId, Value,
 };
 
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{NodeState, first_level};
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
@@ -34,16 +34,16 @@ pub struct Envelope {
 impl Envelope {
     /// Reads a command as it was proposed and journaled. The version is looked at first, so that a newer one is named
     /// as such and not as malformed. `known` is the level up to which commands are taken: [`crate::LEVEL`].
-    pub fn from_json(bytes: &[u8], known: u32) -> Result<Envelope, Rejected> {
-        let malformed = |error: serde_json::Error| Rejected::Malformed { what: error.to_string() };
+    pub fn from_json(bytes: &[u8], known: u32) -> Result<Envelope, CommandRejection> {
+        let malformed = |error: serde_json::Error| CommandRejection::Malformed { what: error.to_string() };
         let VersionOnly { v } = serde_json::from_slice(bytes).map_err(malformed)?;
         if v != ENVELOPE_VERSION {
-            return Err(Rejected::UnsupportedVersion { got: v, supported: ENVELOPE_VERSION });
+            return Err(CommandRejection::UnsupportedVersion { got: v, supported: ENVELOPE_VERSION });
         }
         let envelope: Envelope = serde_json::from_slice(bytes).map_err(malformed)?;
         let got = envelope.command.level();
         if got > known {
-            return Err(Rejected::UnsupportedLevel { got, supported: known });
+            return Err(CommandRejection::UnsupportedLevel { got, supported: known });
         }
         Ok(envelope)
     }

@@ -5,7 +5,7 @@
 
 use crate::answer::Answer;
 use crate::command::{Command, Found};
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
 
 /// The highest level that this version knows.
@@ -49,23 +49,23 @@ impl Metadata {
     }
 
     /// Refuses a command of a level that the cluster has not reached.
-    pub fn check_level(&self, command: &Command) -> Result<(), Rejected> {
+    pub fn check_level(&self, command: &Command) -> Result<(), CommandRejection> {
         let needed = command.level();
         // A cluster that is not founded has no level, and takes nothing but its foundation.
         if needed > self.level.max(FIRST_LEVEL) {
-            return Err(Rejected::LevelNotReached { needed, level: self.level });
+            return Err(CommandRejection::LevelNotReached { needed, level: self.level });
         }
         Ok(())
     }
 }
 
 /// Raises the cluster's level; a level that it has reached already changes nothing.
-pub(crate) fn raise_level(metadata: &mut Metadata, level: u32) -> Result<Answer, Rejected> {
+pub(crate) fn raise_level(metadata: &mut Metadata, level: u32) -> Result<Answer, CommandRejection> {
     if metadata.nodes.is_empty() {
-        return Err(Rejected::LevelNotReached { needed: level, level: metadata.level }); // nobody has said what it knows
+        return Err(CommandRejection::LevelNotReached { needed: level, level: metadata.level }); // nobody has said what it knows
     }
     if let Some(node) = metadata.nodes.values().find(|node| node.level < level) {
-        return Err(Rejected::LevelUnknown { node: node.id, knows: node.level, needed: level });
+        return Err(CommandRejection::LevelUnknown { node: node.id, knows: node.level, needed: level });
     }
     metadata.level = metadata.level.max(level);
     Ok(Answer::Nothing)

@@ -15,12 +15,12 @@ mod listing;
 mod lost;
 mod placement;
 mod presence;
-mod rejected;
+mod rejection;
 mod request;
 pub mod rolling;
 mod snapshot;
 mod state;
-mod stopping;
+mod stop_impact;
 mod upkeep;
 
 pub use answer::{Answer, Applied};
@@ -35,12 +35,12 @@ pub use lost::{
 };
 pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
 pub use presence::{Presence, Present};
-pub use rejected::Rejected;
-pub use request::{Conclusion, Plan, Proposal, Refused, Request, Response, plan};
+pub use rejection::CommandRejection;
+pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, plan};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use state::{
     CopyState, Creations, Metadata, Node, NodeState, Partition, Recent, Segment, SegmentCopy, SegmentState,
     Topic,
 };
-pub use stopping::{Stopping, stopping};
+pub use stop_impact::{StopImpact, stop_impact};
 pub use upkeep::{CopyChange, Progress, Upkeep, upkeep};

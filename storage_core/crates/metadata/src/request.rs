@@ -8,7 +8,7 @@ use walrus_model::{AttemptId, Descriptor, Epoch, NodeId, ProcessId, ReplicaRef, 
 use crate::command::{Command, CopyReport};
 use crate::placement::{Attempt, first_descriptor, recovery, successor};
 use crate::presence::Present;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState};
 
 /// A request of a data plane.
@@ -116,13 +116,14 @@ pub enum Response {
     Attempt(Box<Attempt>),
 }
 
-/// Why a request was not carried out, or is not known to be.
+/// Why a node's request was not carried out, or is not known to be: its command was rejected, or the request never became a
+/// command, or nobody answered. The verdict on the command itself is a [`CommandRejection`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum Refused {
+pub enum RequestError {
     /// The metadata do not take the command.
     #[error("{0}")]
-    Rejected(Rejected),
+    Rejected(CommandRejection),
     /// Too few nodes are up for the segment that would be opened.
     #[error("too few nodes are up to lead and store a segment")]
     NoNode,
@@ -134,7 +135,7 @@ pub enum Refused {
     },
 }
 
-impl Refused {
+impl RequestError {
     /// Nobody could be asked, or answered in time.
     pub fn unavailable(why: impl Into<String>) -> Self {
         Self::Unavailable { why: why.into() }
@@ -145,7 +146,7 @@ impl Refused {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NoNode | Self::Unavailable { .. } => true,
-            Self::Rejected(rejected) => matches!(rejected, Rejected::TooManyCreations { .. }),
+            Self::Rejected(rejected) => matches!(rejected, CommandRejection::TooManyCreations { .. }),
         }
     }
 }
@@ -170,9 +171,9 @@ pub struct Proposal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conclusion {
     /// The request is answered.
-    Answered(Result<Response, Refused>),
+    Answered(Result<Response, RequestError>),
     /// The metadata had moved on since the command was built: the request is planned anew.
-    Stale(Rejected),
+    Stale(CommandRejection),
 }
 
 impl Proposal {
@@ -184,37 +185,39 @@ impl Proposal {
 
     /// Tells what the outcome of the command means for the request.
     #[must_use]
-    pub fn conclude(&self, outcome: Result<(), Rejected>) -> Conclusion {
+    pub fn conclude(&self, outcome: Result<(), CommandRejection>) -> Conclusion {
         match outcome {
             Ok(()) => Conclusion::Answered(Ok(self.response.clone())),
-            Err(Rejected::TopicExists { topic, .. }) if matches!(self.response, Response::Topic { .. }) => {
+            Err(CommandRejection::TopicExists { topic, .. })
+                if matches!(self.response, Response::Topic { .. }) =>
+            {
                 Conclusion::Answered(Ok(Response::Topic { topic, created: false }))
             }
             // A request with nothing to answer builds nothing from the state, so planning it anew would build the same command.
             Err(rejected) if rejected.is_stale() && self.response != Response::Done => {
                 Conclusion::Stale(rejected)
             }
-            Err(rejected) => Conclusion::Answered(Err(Refused::Rejected(rejected))),
+            Err(rejected) => Conclusion::Answered(Err(RequestError::Rejected(rejected))),
         }
     }
 }
 
 /// Builds the command for a request from the metadata as they are now. `fresh` makes identities that nobody has.
 ///
-/// Errors: [`Refused::NoNode`] where nobody could lead and store the segment that would be opened.
+/// Errors: [`RequestError::NoNode`] where nobody could lead and store the segment that would be opened.
 pub fn plan(
     metadata: &Metadata,
     present: &Present,
     request: &Request,
     mut fresh: impl FnMut() -> Uuid,
-) -> Result<Plan, Refused> {
+) -> Result<Plan, RequestError> {
     let (command, response) = match request.clone() {
         Request::Barrier => return Ok(Plan::Barrier),
         Request::CreateTopic { org, name, partitions, internal } => {
             let topic = TopicId(fresh());
             let mut first = |partition| {
                 first_descriptor(metadata, topic, partition, SegmentId(fresh()), present)
-                    .ok_or(Refused::NoNode)
+                    .ok_or(RequestError::NoNode)
             };
             let first = (0..partitions).map(&mut first).collect::<Result<_, _>>()?;
             let command = Command::CreateTopic { topic, org, name, internal, first };
@@ -222,14 +225,14 @@ pub fn plan(
         }
         Request::BeginRoll { topic, partition, segment, avoid } => {
             let next = successor(metadata, topic, partition, SegmentId(fresh()), &avoid, present);
-            let successor = next.ok_or(Refused::NoNode)?;
+            let successor = next.ok_or(RequestError::NoNode)?;
             let response = Response::Successor(Box::new(successor.clone()));
             (Command::BeginRoll { topic, partition, segment, successor }, response)
         }
         Request::BeginRecovery { topic, partition, segment, above, avoid } => {
             let ids = (AttemptId(fresh()), SegmentId(fresh()));
             let attempt = recovery(metadata, (topic, partition), ids, above, &avoid, present);
-            let attempt = attempt.ok_or(Refused::NoNode)?;
+            let attempt = attempt.ok_or(RequestError::NoNode)?;
             let Attempt { ballot, successor } = attempt.clone();
             let command = Command::BeginRecovery { topic, partition, segment, ballot, successor };
             (command, Response::Attempt(Box::new(attempt)))
@@ -262,10 +265,10 @@ mod tests {
 
     #[test]
     fn what_was_built_from_a_state_that_moved_on_is_planned_anew_and_nothing_else_is() {
-        let stale = Rejected::VersionMismatch { expected: 1, current: 2 };
+        let stale = CommandRejection::VersionMismatch { expected: 1, current: 2 };
         let topic = Response::Topic { topic: TopicId::from_u128(1), created: true };
         assert_eq!(proposal(topic.clone()).conclude(Err(stale.clone())), Conclusion::Stale(stale.clone()));
-        let refused = Conclusion::Answered(Err(Refused::Rejected(stale.clone())));
+        let refused = Conclusion::Answered(Err(RequestError::Rejected(stale.clone())));
         assert_eq!(proposal(Response::Done).conclude(Err(stale)), refused);
         assert_eq!(proposal(topic.clone()).conclude(Ok(())), Conclusion::Answered(Ok(topic)));
     }
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn a_topic_that_is_there_is_the_answer_to_its_creation() {
         let (other, mine) = (TopicId::from_u128(2), TopicId::from_u128(1));
-        let exists = Rejected::TopicExists { name: "t".to_owned(), topic: other };
+        let exists = CommandRejection::TopicExists { name: "t".to_owned(), topic: other };
         let answer = proposal(Response::Topic { topic: mine, created: true }).conclude(Err(exists));
         let there = Response::Topic { topic: other, created: false };
         assert_eq!(answer, Conclusion::Answered(Ok(there)));
@@ -281,24 +284,28 @@ mod tests {
 
     #[test]
     fn only_what_may_be_taken_a_moment_later_is_retryable() {
-        assert!(Refused::NoNode.is_retryable());
-        assert!(Refused::unavailable("away").is_retryable());
-        assert!(Refused::Rejected(Rejected::TooManyCreations { max: 1 }).is_retryable());
-        assert!(!Refused::Rejected(Rejected::NotBootstrapped).is_retryable());
+        assert!(RequestError::NoNode.is_retryable());
+        assert!(RequestError::unavailable("away").is_retryable());
+        assert!(RequestError::Rejected(CommandRejection::TooManyCreations { max: 1 }).is_retryable());
+        assert!(!RequestError::Rejected(CommandRejection::NotBootstrapped).is_retryable());
     }
 
     #[test]
     fn an_answer_goes_through_a_host_as_it_was_given() {
-        let rejected = Rejected::UnknownTopic { topic: TopicId::from_u128(7) };
-        let answers: [Result<Response, Refused>; 4] = [
+        let rejected = CommandRejection::UnknownTopic { topic: TopicId::from_u128(7) };
+        let answers: [Result<Response, RequestError>; 4] = [
             Ok(Response::Done),
-            Err(Refused::NoNode),
-            Err(Refused::unavailable("away")),
-            Err(Refused::Rejected(rejected)),
+            Err(RequestError::NoNode),
+            Err(RequestError::unavailable("away")),
+            Err(RequestError::Rejected(rejected)),
         ];
         for answer in answers {
             let json = serde_json::to_string(&answer).unwrap();
-            assert_eq!(serde_json::from_str::<Result<Response, Refused>>(&json).unwrap(), answer, "{json}");
+            assert_eq!(
+                serde_json::from_str::<Result<Response, RequestError>>(&json).unwrap(),
+                answer,
+                "{json}"
+            );
         }
     }
 }

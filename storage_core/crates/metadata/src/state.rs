@@ -11,7 +11,7 @@ use walrus_model::{
 
 use crate::answer::Applied;
 use crate::cluster_config::ClusterConfig;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 
 /// Level of commands of a new cluster, and of processes that do not say theirs.
 pub(crate) const FIRST_LEVEL: u32 = 1;
@@ -72,7 +72,7 @@ pub struct Recent {
     /// The envelope's id.
     pub id: Uuid,
     /// The answer or refusal that the proposer got.
-    pub outcome: Result<Applied, Rejected>,
+    pub outcome: Result<Applied, CommandRejection>,
 }
 
 /// A broker. Identity is `disk`; an emptied disk is another node.

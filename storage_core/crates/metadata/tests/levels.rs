@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 use uuid::Uuid;
-use walrus_metadata::{Command, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, Rejected, apply};
+use walrus_metadata::{Command, CommandRejection, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, apply};
 use walrus_model::{NodeId, Replication};
 
 fn envelope(command: Command) -> Envelope {
     Envelope { v: ENVELOPE_VERSION, id: Uuid::new_v4(), at_ms: 0, expect: None, command }
 }
 
-fn run(metadata: &mut Metadata, command: Command) -> Result<(), Rejected> {
+fn run(metadata: &mut Metadata, command: Command) -> Result<(), CommandRejection> {
     apply(metadata, &envelope(command)).map(drop)
 }
 
@@ -38,9 +38,9 @@ fn a_command_is_taken_once_all_members_know_it_and_the_level_was_raised() {
     let mut metadata = founded();
     run(&mut metadata, register(1, 2)).expect("new");
     run(&mut metadata, register(2, 1)).expect("new");
-    let early = Err(Rejected::LevelNotReached { needed: 2, level: 1 });
+    let early = Err(CommandRejection::LevelNotReached { needed: 2, level: 1 });
     assert_eq!((metadata.reachable_level(), run(&mut metadata, newer())), (None, early.clone()));
-    let unknown = Rejected::LevelUnknown { node: NodeId(2), knows: 1, needed: 2 };
+    let unknown = CommandRejection::LevelUnknown { node: NodeId(2), knows: 1, needed: 2 };
     assert_eq!(run(&mut metadata, Command::RaiseLevel { level: 2 }), Err(unknown));
 
     run(&mut metadata, register(2, 2)).expect("upgraded");
@@ -50,7 +50,7 @@ fn a_command_is_taken_once_all_members_know_it_and_the_level_was_raised() {
     assert_eq!((metadata.reachable_level(), metadata.level), (None, 2));
     run(&mut metadata, newer()).expect("reached");
 
-    let older = Err(Rejected::TooOld { knows: 1, needed: 2 });
+    let older = Err(CommandRejection::TooOld { knows: 1, needed: 2 });
     assert_eq!(run(&mut metadata, register(3, 1)), older);
     assert_eq!(run(&mut metadata, register(1, 1)), older, "a member that was set back");
 }
@@ -58,7 +58,7 @@ fn a_command_is_taken_once_all_members_know_it_and_the_level_was_raised() {
 #[test]
 fn a_version_reads_no_command_above_its_level_and_names_it() {
     let bytes = serde_json::to_vec(&envelope(newer())).expect("plain data");
-    let unsupported = Rejected::UnsupportedLevel { got: 2, supported: 1 };
+    let unsupported = CommandRejection::UnsupportedLevel { got: 2, supported: 1 };
     assert_eq!(Envelope::from_json(&bytes, 1), Err(unsupported));
     assert!(Envelope::from_json(&bytes, LEVEL).is_ok());
 }

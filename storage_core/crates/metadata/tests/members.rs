@@ -2,8 +2,8 @@
 
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, ENVELOPE_VERSION, Envelope, Metadata, NodeState, Present, Rejected, apply, first_descriptor,
-    stopping,
+    Command, CommandRejection, ENVELOPE_VERSION, Envelope, Metadata, NodeState, Present, apply,
+    first_descriptor, stop_impact,
 };
 use walrus_model::{Descriptor, DiskId, LeaderRef, NodeId, ProcessId, ReplicaRef, SegmentId, TopicId};
 
@@ -17,7 +17,7 @@ fn disk(node: u32) -> Uuid {
     uuid(100 + u128::from(node))
 }
 
-fn run(metadata: &mut Metadata, command: Command) -> Result<(), Rejected> {
+fn run(metadata: &mut Metadata, command: Command) -> Result<(), CommandRejection> {
     let id = Uuid::new_v4();
     apply(metadata, &Envelope { v: ENVELOPE_VERSION, id, at_ms: NOW_MS, expect: None, command }).map(|_| ())
 }
@@ -95,12 +95,15 @@ fn a_disk_that_stores_segments_is_removed_only_as_lost_and_never_comes_back() {
     create(&mut metadata, "t", 2, &[2]);
     assert_eq!(
         run(&mut metadata, remove(2, false)),
-        Err(Rejected::StillStores { node: NodeId(2), segments: 1 })
+        Err(CommandRejection::StillStores { node: NodeId(2), segments: 1 })
     );
     run(&mut metadata, remove(3, false)).expect("it stores nothing");
     run(&mut metadata, remove(2, true)).expect("its disk is lost");
     run(&mut metadata, remove(2, true)).expect("again is harmless");
-    assert_eq!(run(&mut metadata, command(register(2))), Err(Rejected::DiskGone { disk: DiskId(disk(2)) }));
+    assert_eq!(
+        run(&mut metadata, command(register(2))),
+        Err(CommandRejection::DiskGone { disk: DiskId(disk(2)) })
+    );
     assert_eq!(metadata.nodes.keys().copied().collect::<Vec<_>>(), [NodeId(1)]);
     let restored = Metadata::from_snapshot(&metadata.to_snapshot()).expect("our own snapshot");
     assert_eq!(restored.gone_disks, metadata.gone_disks);
@@ -111,8 +114,11 @@ fn a_node_is_named_with_its_disk_and_replaced_by_a_member_only() {
     let mut metadata = cluster_of(2);
     let other =
         Command::RemoveNode { node: NodeId(1), disk: DiskId(disk(2)), lost: false, replaced_by: None };
-    assert_eq!(run(&mut metadata, other), Err(Rejected::OtherDisk { node: NodeId(1), got: DiskId(disk(2)) }));
-    assert_eq!(run(&mut metadata, remove(9, false)), Err(Rejected::UnknownNode { node: NodeId(9) }));
+    assert_eq!(
+        run(&mut metadata, other),
+        Err(CommandRejection::OtherDisk { node: NodeId(1), got: DiskId(disk(2)) })
+    );
+    assert_eq!(run(&mut metadata, remove(9, false)), Err(CommandRejection::UnknownNode { node: NodeId(9) }));
     let replace = |by| Command::RemoveNode {
         node: NodeId(1),
         disk: DiskId(disk(1)),
@@ -122,7 +128,7 @@ fn a_node_is_named_with_its_disk_and_replaced_by_a_member_only() {
     for wrong in [disk(1), disk(7)] {
         assert_eq!(
             run(&mut metadata, replace(DiskId(wrong))),
-            Err(Rejected::OtherDisk { node: NodeId(1), got: DiskId(wrong) })
+            Err(CommandRejection::OtherDisk { node: NodeId(1), got: DiskId(wrong) })
         );
     }
     run(&mut metadata, replace(DiskId(disk(2)))).expect("a member");
@@ -146,16 +152,16 @@ fn stopping_a_node_counts_what_would_be_left_without_it() {
     create(&mut metadata, "one", 1, &[1]);
     create(&mut metadata, "three", 1, &[1, 2, 3]);
     let all = [NodeId(1), NodeId(2), NodeId(3)].into();
-    let first = stopping(&metadata, NodeId(1), &all, &all);
+    let first = stop_impact(&metadata, NodeId(1), &all, &all);
     assert_eq!((first.open_without_quorum, first.led), (1, 2));
     assert_eq!(first.topics, ["o/one".to_owned()].into());
-    assert_eq!(stopping(&metadata, NodeId(2), &all, &all).open_without_quorum, 0);
+    assert_eq!(stop_impact(&metadata, NodeId(2), &all, &all).open_without_quorum, 0);
     let without_three = [NodeId(1), NodeId(2)].into();
     assert_eq!(
-        stopping(&metadata, NodeId(2), &without_three, &without_three).open_without_quorum,
+        stop_impact(&metadata, NodeId(2), &without_three, &without_three).open_without_quorum,
         1,
         "two of three are gone then"
     );
-    let behind = stopping(&metadata, NodeId(2), &all, &without_three);
+    let behind = stop_impact(&metadata, NodeId(2), &all, &without_three);
     assert_eq!(behind.open_without_quorum, 1, "the third is there, but lacks what was acknowledged");
 }

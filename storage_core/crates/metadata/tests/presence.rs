@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use uuid::Uuid;
-use walrus_metadata::{Command, ENVELOPE_VERSION, Envelope, Metadata, Presence, Rejected, apply};
+use walrus_metadata::{Command, CommandRejection, ENVELOPE_VERSION, Envelope, Metadata, Presence, apply};
 use walrus_model::{NodeId, ProcessId, Replication};
 
 const LEASE_MS: u64 = 3_000;
@@ -32,7 +32,7 @@ impl Cluster {
         cluster
     }
 
-    fn run(&mut self, command: Command) -> Result<(), Rejected> {
+    fn run(&mut self, command: Command) -> Result<(), CommandRejection> {
         let (v, id, at_ms) = (ENVELOPE_VERSION, Uuid::new_v4(), self.wall_ms);
         apply(&mut self.metadata, &Envelope { v, id, at_ms, expect: None, command }).map(drop)
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, CopyReport, CopyState, ENVELOPE_VERSION, Envelope, Found, LEVEL, Metadata, NodeState, Presence,
-    Present, Rejected, Segment, SegmentState, apply, census, first_descriptor, is_better_elsewhere,
-    successor, upkeep,
+    Command, CommandRejection, CopyReport, CopyState, ENVELOPE_VERSION, Envelope, Found, LEVEL, Metadata,
+    NodeState, Presence, Present, Segment, SegmentState, apply, census, first_descriptor,
+    is_better_elsewhere, successor, upkeep,
 };
 use walrus_model::{
     Descriptor, Digest, DiskId, NodeId, Offset, ReplicaRef, Replication, SegmentId, TopicId, Value,
@@ -49,7 +49,7 @@ impl World {
         world
     }
 
-    fn run(&mut self, command: Command) -> Result<(), Rejected> {
+    fn run(&mut self, command: Command) -> Result<(), CommandRejection> {
         let (v, id, at_ms) = (ENVELOPE_VERSION, Uuid::new_v4(), self.now_ms);
         apply(&mut self.metadata, &Envelope { v, id, at_ms, expect: None, command })?;
         self.metadata.check().expect("no command breaks the state");

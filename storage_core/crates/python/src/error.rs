@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use walrus_broker::{ConfigError, StartError};
 use walrus_log::batch::BatchError;
 use walrus_log::{Error as LogError, LogId, Offset};
-use walrus_metadata::{Rejected as MetadataRejected, SnapshotError};
+use walrus_metadata::{CommandRejection, SnapshotError};
 use walrus_model::DiskId;
 
 use crate::json::to_python;
@@ -170,8 +170,8 @@ table! {
 }
 
 /// Refusals of the metadata carry their names and fields in their JSON already.
-impl From<MetadataRejected> for Raised {
-    fn from(rejected: MetadataRejected) -> Self {
+impl From<CommandRejection> for Raised {
+    fn from(rejected: CommandRejection) -> Self {
         let mut facts =
             serde_json::to_value(&rejected).expect("a refusal has only keys that are strings in JSON");
         let reason = facts.as_object_mut().and_then(|facts| facts.remove("reason"));

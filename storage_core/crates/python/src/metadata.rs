@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
 use walrus_metadata::{
-    Conclusion, ENVELOPE_VERSION, Envelope, LostTopic, Refused, Rejected, Remains, Request, Response,
+    CommandRejection, Conclusion, ENVELOPE_VERSION, Envelope, LostTopic, Remains, Request, RequestError,
+    Response,
 };
 use walrus_model::{DiskId, NodeId, SegmentId};
 
@@ -141,7 +142,7 @@ impl Metadata {
     ///
     /// Gives the numbers of segments `open_without_quorum`, `sealed_without_copy` and `led`; `topics`: some of theirs.
     #[pyo3(signature = (node, *, alive, current))]
-    fn stopping<'py>(
+    fn stop_impact<'py>(
         &self,
         py: Python<'py>,
         node: u32,
@@ -150,8 +151,8 @@ impl Metadata {
     ) -> PyResult<Bound<'py, PyAny>> {
         let state = self.current();
         let [alive, current] = [alive, current].map(|nodes| nodes.into_iter().map(NodeId).collect());
-        let stopping = py.detach(|| walrus_metadata::stopping(&state, NodeId(node), &alive, &current));
-        json::to_python(py, &stopping)
+        let impact = py.detach(|| walrus_metadata::stop_impact(&state, NodeId(node), &alive, &current));
+        json::to_python(py, &impact)
     }
 
     /// Gives `changes` of copies to propose now as `set_copies`, the most urgent first, and the `progress`.
@@ -234,7 +235,7 @@ impl Metadata {
 /// It is a barrier, or the proposal of `envelope`; `answer` then gives what `DataPlane.complete` takes.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct Plan {
-    of: std::result::Result<walrus_metadata::Plan, Refused>,
+    of: std::result::Result<walrus_metadata::Plan, RequestError>,
 }
 
 #[pymethods]
@@ -260,13 +261,13 @@ impl Plan {
     #[pyo3(signature = (rejected_json = None))]
     fn answer(&self, rejected_json: Option<&str>) -> PyResult<Option<String>> {
         let outcome = match rejected_json {
-            Some(json) => Err(parse_json::<Rejected>(json)?),
+            Some(json) => Err(parse_json::<CommandRejection>(json)?),
             None => Ok(()),
         };
         let answered = match (&self.of, outcome) {
             (Err(refused), _) => Err(refused.clone()),
             (Ok(walrus_metadata::Plan::Barrier), Ok(())) => Ok(Response::Done),
-            (Ok(walrus_metadata::Plan::Barrier), Err(rejected)) => Err(Refused::Rejected(rejected)),
+            (Ok(walrus_metadata::Plan::Barrier), Err(rejected)) => Err(RequestError::Rejected(rejected)),
             (Ok(walrus_metadata::Plan::Propose(proposal)), outcome) => match proposal.conclude(outcome) {
                 Conclusion::Answered(answer) => answer,
                 Conclusion::Stale(_) => return Ok(None),
@@ -278,18 +279,18 @@ impl Plan {
     /// The answer to a request that was not carried out, as far as is known; it may be asked again.
     #[staticmethod]
     fn unavailable(why: String) -> String {
-        answer_json(&Err(Refused::Unavailable { why }))
+        answer_json(&Err(RequestError::Unavailable { why }))
     }
 }
 
-fn answer_json(answer: &std::result::Result<Response, Refused>) -> String {
+fn answer_json(answer: &std::result::Result<Response, RequestError>) -> String {
     serde_json::to_string(answer).expect("an answer has only keys that are strings in JSON")
 }
 
 /// A cluster that uses commands of a level that is not known here must not be followed any further.
-fn check_known(state: &walrus_metadata::Metadata, level: u32) -> std::result::Result<(), Rejected> {
+fn check_known(state: &walrus_metadata::Metadata, level: u32) -> std::result::Result<(), CommandRejection> {
     if state.level > level {
-        return Err(Rejected::UnsupportedLevel { got: state.level, supported: level });
+        return Err(CommandRejection::UnsupportedLevel { got: state.level, supported: level });
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ class Metadata:
         A replica, or a verified copy, counts where its node is in `alive` and still has the disk.
         """
 
-    def stopping(self, node: int, *, alive: Sequence[int], current: Sequence[int]) -> dict[str, Any]:
+    def stop_impact(self, node: int, *, alive: Sequence[int], current: Sequence[int]) -> dict[str, Any]:
         """Tells what would lack its quorum if a node stopped and the others of `alive` were those that serve.
 
         Replicas of open segments count on the nodes of `current`: they have all that was acknowledged.

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use tokio::sync::Mutex;
-use walrus_metadata::{Refused, Request};
+use walrus_metadata::{Request, RequestError};
 
 use crate::cluster::control::ControlQueue;
 use crate::node::patience;
@@ -17,12 +17,12 @@ pub(crate) struct Barrier {
 
 struct LastBarrier {
     began: Instant,
-    outcome: Result<(), Refused>,
+    outcome: Result<(), RequestError>,
 }
 
 impl Barrier {
     /// Returns when a barrier that began after this call has passed, or why it has not.
-    pub(crate) async fn pass(&self, control: &ControlQueue) -> Result<(), Refused> {
+    pub(crate) async fn pass(&self, control: &ControlQueue) -> Result<(), RequestError> {
         let asked = Instant::now();
         let mut last = self.last.lock().await;
         if let Some(passed) = last.as_ref().filter(|passed| passed.began > asked) {

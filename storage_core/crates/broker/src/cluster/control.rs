@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
-use walrus_metadata::{Refused, Request, Response};
+use walrus_metadata::{Request, RequestError, Response};
 
 /// Limit on the events that wait for the host or for its answer; a request above it is refused.
 const OUTSTANDING_MAX: usize = 4_096;
 
 /// The host's answer to a request.
-pub(crate) type Outcome = Result<Response, Refused>;
+pub(crate) type Outcome = Result<Response, RequestError>;
 
 /// The bounded queue of events that the host pulls and answers. Its lock has a condition, which `locks.rs` has no use for
 /// elsewhere; no other lock is taken under it.
@@ -44,25 +44,25 @@ impl ControlQueue {
         let (id, answer) = self.push(text)?;
         match tokio::time::timeout(patience, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Refused::unavailable("this node is stopping")),
+            Ok(Err(_)) => Err(RequestError::unavailable("this node is stopping")),
             Err(_) => {
                 let mut state = self.state.lock();
                 state.unanswered.remove(&id);
                 state.waiting.retain(|(waiting, _)| *waiting != id);
-                Err(Refused::unavailable("the metadata store did not answer in time"))
+                Err(RequestError::unavailable("the metadata store did not answer in time"))
             }
         }
     }
 
     #[allow(clippy::type_complexity)] // named nowhere else
-    fn push(&self, text: String) -> Result<(u64, oneshot::Receiver<Outcome>), Refused> {
+    fn push(&self, text: String) -> Result<(u64, oneshot::Receiver<Outcome>), RequestError> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state.lock();
         if state.closed {
-            return Err(Refused::unavailable("this node is stopping"));
+            return Err(RequestError::unavailable("this node is stopping"));
         }
         if state.unanswered.len() >= OUTSTANDING_MAX {
-            return Err(Refused::unavailable("too many requests wait for the metadata store"));
+            return Err(RequestError::unavailable("too many requests wait for the metadata store"));
         }
         state.next_id += 1;
         let id = state.next_id;
@@ -95,7 +95,7 @@ impl ControlQueue {
             Ok(outcome) => (outcome, None),
             Err(problem) => {
                 let message = format!("the answer to event {id} is not understood: {problem}");
-                (Err(Refused::unavailable(message.clone())), Some(message))
+                (Err(RequestError::unavailable(message.clone())), Some(message))
             }
         };
         drop(waiter.send(outcome)); // whoever asked may have given up

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use prost::Message as _;
 use tokio::sync::mpsc;
-use walrus_metadata::{Attempt, Refused, Rejected, Request as MetadataRequest, Response, SegmentState};
+use walrus_metadata::{
+    Attempt, CommandRejection, Request as MetadataRequest, RequestError, Response, SegmentState,
+};
 use walrus_model::{Ballot, Descriptor, Digest, Epoch, NodeId, Offset, SegmentId, Value};
 use walrus_replica::{Accept, Mark, Message, Recoverer, RecovererInput, RecovererOutput, Reply};
 
@@ -41,7 +43,7 @@ pub(crate) async fn run(
         let Attempt { ballot, successor } = match begin(copies, segment, above, avoid).await {
             Ok(attempt) => attempt,
             // Somebody else was faster, and our snapshot of the metadata is older than that.
-            Err(Refused::Rejected(Rejected::Sealed { .. })) => {
+            Err(RequestError::Rejected(CommandRejection::Sealed { .. })) => {
                 news.wait(patience::NEWS_LOOK).await;
                 continue;
             }
@@ -93,7 +95,7 @@ async fn begin(
     segment: &Descriptor,
     above: Epoch,
     avoid: &[u32],
-) -> Result<Attempt, Refused> {
+) -> Result<Attempt, RequestError> {
     let request = MetadataRequest::BeginRecovery {
         topic: segment.topic,
         partition: segment.partition,
@@ -103,7 +105,7 @@ async fn begin(
     };
     match copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await? {
         Response::Attempt(attempt) => Ok(*attempt),
-        other => Err(Refused::unavailable(format!("the answer to begin_recovery is {other:?}"))),
+        other => Err(RequestError::unavailable(format!("the answer to begin_recovery is {other:?}"))),
     }
 }
 

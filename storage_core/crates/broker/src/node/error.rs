@@ -1,7 +1,7 @@
 //! The one error type of the data plane. `peer/errors.rs` has it as brokers send it to each other.
 
 use serde::Serialize;
-use walrus_metadata::Refused;
+use walrus_metadata::RequestError;
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -244,15 +244,15 @@ impl Error {
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
-        if refused.is_retryable() {
-            return Self::Unavailable { what: refused.to_string() };
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Self {
+        if error.is_retryable() {
+            return Self::Unavailable { what: error.to_string() };
         }
-        let message = refused.to_string();
-        let reason = match refused {
-            Refused::Rejected(rejected) => rejected.reason(),
-            Refused::NoNode | Refused::Unavailable { .. } => "Unavailable".to_owned(),
+        let message = error.to_string();
+        let reason = match error {
+            RequestError::Rejected(rejected) => rejected.reason(),
+            RequestError::NoNode | RequestError::Unavailable { .. } => "Unavailable".to_owned(),
         };
         Self::Foreign { reason, message, retryable: false }
     }

@@ -1,7 +1,7 @@
 //! Scenarios of copies that are brought to the decided end.
 
 use serde_json::json;
-use walrus_metadata::{CopyState, Found, Refused, Request};
+use walrus_metadata::{CopyState, Found, Request, RequestError};
 use walrus_model::Replication;
 
 use super::node::{TestNode, batch, place};
@@ -23,7 +23,7 @@ async fn a_copy_is_reported_whole_until_the_metadata_know_it() {
                 assert!(matches!(reports[..], [report] if matches!(report.found, Found::Whole { .. })));
                 refusals += 1;
                 if refusals < 3 {
-                    serving.answer(id, &Err(Refused::unavailable("away")));
+                    serving.answer(id, &Err(RequestError::unavailable("away")));
                     continue;
                 }
             }

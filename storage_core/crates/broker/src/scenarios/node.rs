@@ -11,8 +11,8 @@ use uuid::Uuid;
 use walrus_log::Store;
 use walrus_log::batch::BatchBuilder;
 use walrus_metadata::{
-    Command, Conclusion, Envelope, Metadata, NodeState, Plan, Present, Refused, Rejected, Request, Response,
-    Segment, apply, plan,
+    Command, CommandRejection, Conclusion, Envelope, Metadata, NodeState, Plan, Present, Request,
+    RequestError, Response, Segment, apply, plan,
 };
 use walrus_model::{DiskId, NodeId, ProcessId, Replication, TopicId};
 
@@ -127,7 +127,7 @@ impl TestNode {
     }
 
     /// Changes the metadata, and has the node hear of it.
-    pub(super) fn propose(&self, command: Command) -> Result<(), Rejected> {
+    pub(super) fn propose(&self, command: Command) -> Result<(), CommandRejection> {
         let mut metadata = self.metadata.lock();
         let envelope = Envelope { v: 1, id: Uuid::new_v4(), at_ms: 0, expect: None, command };
         let outcome = apply(&mut metadata, &envelope);
@@ -136,7 +136,7 @@ impl TestNode {
     }
 
     /// Carries a request out, as the metadata store does.
-    pub(super) fn carry_out(&self, request: &Request) -> Result<Response, Refused> {
+    pub(super) fn carry_out(&self, request: &Request) -> Result<Response, RequestError> {
         let planned = {
             let metadata = self.metadata.lock();
             let everybody = Present::only(metadata.nodes.keys().copied());
@@ -166,7 +166,7 @@ impl TestNode {
         }
     }
 
-    pub(super) fn answer(&self, id: u64, answer: &Result<Response, Refused>) {
+    pub(super) fn answer(&self, id: u64, answer: &Result<Response, RequestError>) {
         self.cluster().control().complete(id, &serde_json::to_string(answer).unwrap()).unwrap();
     }
 

@@ -1,6 +1,6 @@
 //! Scenarios of recoveries: where a segment ends whose leader does not say so.
 
-use walrus_metadata::{Command, Refused, Rejected, Request, Response, SegmentState};
+use walrus_metadata::{Command, CommandRejection, Request, RequestError, Response, SegmentState};
 use walrus_model::{Offset, Value};
 
 use super::node::{TestNode, batch, place};
@@ -27,7 +27,7 @@ async fn a_recovery_that_comes_too_late_waits_until_it_hears_of_the_end() {
     let (asked, request) = node.next_request().await;
     assert!(matches!(request, Request::BeginRecovery { .. }), "{request:?}");
     let Ok(Response::Attempt(attempt)) = node.carry_out(&request) else { panic!("no attempt") };
-    let refused = Refused::Rejected(Rejected::Sealed { segment: segment.id });
+    let refused = RequestError::Rejected(CommandRejection::Sealed { segment: segment.id });
     node.answer(asked, &Err(refused));
     tokio::task::yield_now().await;
     assert!(!recovering.is_finished());

@@ -10,13 +10,14 @@ use serde_json::Value;
 use uuid::Uuid;
 use walrus_broker::DataPlane;
 use walrus_metadata::{
-    Answer, Command, Conclusion, Envelope, Metadata, Plan, Present, Refused, Request, Response, apply, plan,
+    Answer, Command, Conclusion, Envelope, Metadata, Plan, Present, Request, RequestError, Response, apply,
+    plan,
 };
 use walrus_model::NodeId;
 
 use crate::links::Links;
 
-type Outcome = Result<Response, Refused>;
+type Outcome = Result<Response, RequestError>;
 
 /// The metadata that all nodes of a test share, and the data planes that learn of their changes.
 pub(crate) struct Shared {
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Applies a command and publishes what came of it.
-    pub(crate) fn propose(&self, command: Command) -> Result<Answer, walrus_metadata::Rejected> {
+    pub(crate) fn propose(&self, command: Command) -> Result<Answer, walrus_metadata::CommandRejection> {
         let (snapshot, outcome) = {
             let mut metadata = self.metadata.lock();
             let id = Uuid::new_v4();
@@ -84,7 +85,7 @@ impl Shared {
     fn carry_out(&self, from: u32, event: &Value) -> Outcome {
         if self.away.load(Ordering::Relaxed) || self.unheard.lock().contains(&from) {
             self.refused.lock().push((from, event["kind"].as_str().unwrap().to_owned()));
-            return Err(Refused::unavailable("it is away"));
+            return Err(RequestError::unavailable("it is away"));
         }
         let mut request: Request = serde_json::from_value(event.clone()).unwrap();
         if let Request::BeginRoll { avoid, .. } | Request::BeginRecovery { avoid, .. } = &mut request {
@@ -106,7 +107,7 @@ impl Shared {
     /// Answers a request that changes nothing, such as a barrier; a node that hears of nothing waits for that in vain.
     fn barrier(&self, from: u32) -> Outcome {
         let is_deaf = self.behind.lock().contains(&from) && !self.late.lock().contains(&from);
-        if is_deaf { Err(Refused::unavailable("it hears of nothing")) } else { Ok(Response::Done) }
+        if is_deaf { Err(RequestError::unavailable("it hears of nothing")) } else { Ok(Response::Done) }
     }
 }
 

@@ -4,7 +4,7 @@ use uuid::Uuid;
 use walrus_model::Replication;
 
 use crate::answer::Answer;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
 
 /// Limit on n: whoever asks for more copies has made a mistake.
@@ -14,9 +14,9 @@ pub(super) fn bootstrap(
     metadata: &mut Metadata,
     cluster_id: Uuid,
     replication: Replication,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     if let Some(cluster_id) = metadata.cluster_id {
-        return Err(Rejected::AlreadyBootstrapped { cluster_id });
+        return Err(CommandRejection::AlreadyBootstrapped { cluster_id });
     }
     set_replication(metadata, replication)?;
     metadata.cluster_id = Some(cluster_id);
@@ -25,9 +25,12 @@ pub(super) fn bootstrap(
 }
 
 /// Sets the replication of new segments. Those that exist keep theirs, which is part of their descriptors.
-pub(super) fn set_replication(metadata: &mut Metadata, replication: Replication) -> Result<Answer, Rejected> {
+pub(super) fn set_replication(
+    metadata: &mut Metadata,
+    replication: Replication,
+) -> Result<Answer, CommandRejection> {
     let Replication { factor, write_quorum } = replication;
-    let range = |what: &str, max: u32, got: u32| Rejected::OutOfRange {
+    let range = |what: &str, max: u32, got: u32| CommandRejection::OutOfRange {
         what: what.to_owned(),
         min: 1,
         max: max.into(),

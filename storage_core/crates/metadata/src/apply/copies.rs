@@ -7,7 +7,7 @@ use super::segments::{find_segment, segment_mut};
 use super::{find_partition, partition_mut};
 use crate::answer::Answer;
 use crate::command::{CopyReport, Found};
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{CopyState, Metadata, SegmentCopy, SegmentState};
 
 /// The copies that come and go. `version` is the segment's version that the proposer saw, for whoever decides about copies
@@ -23,20 +23,20 @@ pub(super) fn set_copies(
     metadata: &mut Metadata,
     change: &Change<'_>,
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     let (topic, partition, segment) = change.place;
     let found = find_segment(find_partition(metadata, topic, partition)?, segment)?;
     let SegmentState::Sealed(_) = &found.state else {
-        return Err(Rejected::NotSealed { segment });
+        return Err(CommandRejection::NotSealed { segment });
     };
     if found.version != change.version {
-        return Err(Rejected::VersionMismatch { expected: change.version, current: found.version });
+        return Err(CommandRejection::VersionMismatch { expected: change.version, current: found.version });
     }
     let mut copies = found.copies.clone();
     for replica in change.added {
         check_disk(metadata, *replica)?;
         if copies.iter().any(|copy| copy.replica.node == replica.node) {
-            return Err(Rejected::HasCopy { segment, node: replica.node });
+            return Err(CommandRejection::HasCopy { segment, node: replica.node });
         }
         copies.push(SegmentCopy { replica: *replica, state: CopyState::Filling, since: version });
     }
@@ -52,7 +52,7 @@ pub(super) fn set_copies(
     let left = verified_copies(metadata, &copies);
     let needed = found.descriptor.write_quorum;
     if copies.is_empty() || (anything_leaves && left < needed) {
-        return Err(Rejected::TooFewCopies { segment, left, needed });
+        return Err(CommandRejection::TooFewCopies { segment, left, needed });
     }
     let found = segment_mut(partition_mut(metadata, topic, partition)?, segment)?;
     found.copies = copies;
@@ -66,7 +66,7 @@ pub(super) fn report_copies(
     replica: ReplicaRef,
     reports: &[CopyReport],
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     check_disk(metadata, replica)?;
     for report in reports {
         let CopyReport { topic, partition, segment, since, found } = report;
@@ -120,11 +120,11 @@ fn verified_copies(metadata: &Metadata, copies: &[SegmentCopy]) -> u32 {
     u32::try_from(copies.iter().filter(is_there).count()).unwrap_or(u32::MAX)
 }
 
-fn check_disk(metadata: &Metadata, replica: ReplicaRef) -> Result<(), Rejected> {
+fn check_disk(metadata: &Metadata, replica: ReplicaRef) -> Result<(), CommandRejection> {
     let ReplicaRef { node, disk } = replica;
-    let found = metadata.nodes.get(&node).ok_or(Rejected::UnknownNode { node })?;
+    let found = metadata.nodes.get(&node).ok_or(CommandRejection::UnknownNode { node })?;
     if found.disk != disk || metadata.gone_disks.contains(&disk) {
-        return Err(Rejected::DiskGone { disk });
+        return Err(CommandRejection::DiskGone { disk });
     }
     Ok(())
 }

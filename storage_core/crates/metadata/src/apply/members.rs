@@ -3,7 +3,7 @@
 use walrus_model::{DiskId, NodeId};
 
 use crate::answer::Answer;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState};
 
 pub(super) fn drain_node(
@@ -12,10 +12,10 @@ pub(super) fn drain_node(
     disk: DiskId,
     draining: bool,
     version: u64,
-) -> Result<Answer, Rejected> {
-    let found = metadata.nodes.get_mut(&node).ok_or(Rejected::UnknownNode { node })?;
+) -> Result<Answer, CommandRejection> {
+    let found = metadata.nodes.get_mut(&node).ok_or(CommandRejection::UnknownNode { node })?;
     if found.disk != disk {
-        return Err(Rejected::OtherDisk { node, got: disk });
+        return Err(CommandRejection::OtherDisk { node, got: disk });
     }
     if (found.state == NodeState::Draining) != draining {
         found.state = if draining { NodeState::Draining } else { NodeState::Up };
@@ -30,24 +30,24 @@ pub(super) fn remove_node(
     disk: DiskId,
     lost: bool,
     replaced_by: Option<DiskId>,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     let Some(found) = metadata.nodes.get(&node).filter(|found| found.disk == disk) else {
         return match (metadata.gone_disks.contains(&disk), metadata.nodes.contains_key(&node)) {
             (true, _) => Ok(Answer::Node(node)),
-            (false, true) => Err(Rejected::OtherDisk { node, got: disk }),
-            (false, false) => Err(Rejected::UnknownNode { node }),
+            (false, true) => Err(CommandRejection::OtherDisk { node, got: disk }),
+            (false, false) => Err(CommandRejection::UnknownNode { node }),
         };
     };
     let id = found.id;
     if let Some(successor) = replaced_by {
         let is_member = metadata.nodes.values().any(|known| known.disk == successor && known.id != id);
         if !is_member {
-            return Err(Rejected::OtherDisk { node, got: successor });
+            return Err(CommandRejection::OtherDisk { node, got: successor });
         }
     }
     let segments = stored_by(metadata, disk);
     if segments > 0 && !lost {
-        return Err(Rejected::StillStores { node, segments });
+        return Err(CommandRejection::StillStores { node, segments });
     }
     metadata.nodes.remove(&id);
     metadata.gone_disks.insert(disk);

@@ -14,7 +14,7 @@ use walrus_model::TopicId;
 use crate::answer::{Answer, Applied};
 use crate::command::{Command, ENVELOPE_VERSION, Envelope};
 use crate::levels::{LIMITS_LEVEL, raise_level};
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState, Partition, Recent};
 use cluster::{bootstrap, set_replication};
 use copies::{Change, report_copies, set_copies};
@@ -29,7 +29,7 @@ const RECENT_MAX: usize = 4_096;
 
 /// Applies one command and remembers its outcome; on `Err` nothing but that memory was changed. A command whose id is
 /// remembered changes nothing and is answered as it was the first time. Renewals of leases are not remembered.
-pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, Rejected> {
+pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, CommandRejection> {
     // A renewal comes from each node each second, and applying it twice is harmless: it would only drive out the others.
     let remembered = !matches!(envelope.command, Command::RenewLease { .. });
     let mut seen = metadata.recent.iter().rev();
@@ -50,12 +50,12 @@ pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, Re
     outcome
 }
 
-fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Rejected> {
+fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), CommandRejection> {
     if envelope.v != ENVELOPE_VERSION {
-        return Err(Rejected::UnsupportedVersion { got: envelope.v, supported: ENVELOPE_VERSION });
+        return Err(CommandRejection::UnsupportedVersion { got: envelope.v, supported: ENVELOPE_VERSION });
     }
     if metadata.cluster_id.is_none() && !matches!(envelope.command, Command::Bootstrap { .. }) {
-        return Err(Rejected::NotBootstrapped);
+        return Err(CommandRejection::NotBootstrapped);
     }
     metadata.check_level(&envelope.command)?;
     let Some(expected) = envelope.expect else {
@@ -63,21 +63,23 @@ fn check_envelope(metadata: &Metadata, envelope: &Envelope) -> Result<(), Reject
     };
     let current = entity_version(metadata, &envelope.command, expected)?;
     if current != expected {
-        return Err(Rejected::VersionMismatch { expected, current });
+        return Err(CommandRejection::VersionMismatch { expected, current });
     }
     Ok(())
 }
 
 /// Version of the node, partition, segment or settings that the command changes; that of the whole state for commands
 /// that change none of these.
-fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Result<u64, Rejected> {
+fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Result<u64, CommandRejection> {
     match command {
         Command::RenewLease { node, .. }
         | Command::SetNodeState { node, .. }
         | Command::DrainNode { node, .. }
-        | Command::RemoveNode { node, .. } => {
-            metadata.nodes.get(node).map(|node| node.version).ok_or(Rejected::UnknownNode { node: *node })
-        }
+        | Command::RemoveNode { node, .. } => metadata
+            .nodes
+            .get(node)
+            .map(|node| node.version)
+            .ok_or(CommandRejection::UnknownNode { node: *node }),
         // A decision of the replicas holds whatever version the proposer saw; another value is an alarm, not a lost race.
         Command::SealAndOpen { .. } => Ok(expected),
         Command::SetCopies { topic, partition, segment, .. } => {
@@ -101,7 +103,7 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
     }
 }
 
-fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejected> {
+fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, CommandRejection> {
     let version = metadata.version + 1;
     match &envelope.command {
         Command::Bootstrap { cluster_id, replication } => bootstrap(metadata, *cluster_id, *replication),
@@ -164,19 +166,26 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Rejec
     }
 }
 
-fn find_partition(metadata: &Metadata, topic: TopicId, partition: u32) -> Result<&Partition, Rejected> {
-    let found = metadata.topics.get(&topic).ok_or(Rejected::UnknownTopic { topic })?;
+fn find_partition(
+    metadata: &Metadata,
+    topic: TopicId,
+    partition: u32,
+) -> Result<&Partition, CommandRejection> {
+    let found = metadata.topics.get(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
     let index = usize::try_from(partition).unwrap_or(usize::MAX);
-    found.partitions.get(index).ok_or(Rejected::UnknownPartition { topic, partition })
+    found.partitions.get(index).ok_or(CommandRejection::UnknownPartition { topic, partition })
 }
 
 fn partition_mut(
     metadata: &mut Metadata,
     topic: TopicId,
     partition: u32,
-) -> Result<&mut Partition, Rejected> {
+) -> Result<&mut Partition, CommandRejection> {
     find_partition(metadata, topic, partition)?; // before make_mut copies a topic that is published elsewhere
-    let found = metadata.topics.get_mut(&topic).ok_or(Rejected::UnknownTopic { topic })?;
+    let found = metadata.topics.get_mut(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
     let index = usize::try_from(partition).unwrap_or(usize::MAX);
-    Arc::make_mut(found).partitions.get_mut(index).ok_or(Rejected::UnknownPartition { topic, partition })
+    Arc::make_mut(found)
+        .partitions
+        .get_mut(index)
+        .ok_or(CommandRejection::UnknownPartition { topic, partition })
 }

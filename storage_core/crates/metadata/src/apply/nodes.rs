@@ -4,7 +4,7 @@ use walrus_model::{NodeId, ProcessId};
 
 use crate::answer::Answer;
 use crate::command::Command;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{Metadata, Node, NodeState};
 
 /// Length of the longest name that DNS knows, in bytes.
@@ -14,7 +14,7 @@ pub(super) fn register_node(
     metadata: &mut Metadata,
     command: &Command,
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     let Command::RegisterNode {
         wanted,
         disk,
@@ -32,7 +32,7 @@ pub(super) fn register_node(
         unreachable!("the caller matched the variant");
     };
     if metadata.gone_disks.contains(disk) {
-        return Err(Rejected::DiskGone { disk: *disk });
+        return Err(CommandRejection::DiskGone { disk: *disk });
     }
     // Raft alone is dialled before the node's data plane listens: the ports of the others may still be 0.
     check_address(raft_address, 1)?;
@@ -40,7 +40,7 @@ pub(super) fn register_node(
         check_address(address, 0)?;
     }
     if *level < metadata.level {
-        return Err(Rejected::TooOld { knows: *level, needed: metadata.level });
+        return Err(CommandRejection::TooOld { knows: *level, needed: metadata.level });
     }
     let known = metadata.nodes.values().find(|node| node.disk == *disk);
     let id = known.map_or_else(|| free_id(metadata, *wanted), |node| node.id);
@@ -70,7 +70,7 @@ pub(super) fn register_node(
 
 /// Refuses an address that nobody can dial. An empty one is taken, for the node has not told it; any other is `host:port`
 /// or `[ipv6]:port`, its host 1 to 253 characters of `[A-Za-z0-9._:-]` and its port at least `port_min`.
-fn check_address(address: &str, port_min: u16) -> Result<(), Rejected> {
+fn check_address(address: &str, port_min: u16) -> Result<(), CommandRejection> {
     let is_host = |host: &str| {
         (1..=HOST_BYTES_MAX).contains(&host.len())
             && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
@@ -85,7 +85,7 @@ fn check_address(address: &str, port_min: u16) -> Result<(), Rejected> {
     if address.is_empty() || can_be_dialled {
         return Ok(());
     }
-    Err(Rejected::BadAddress { address: address.chars().take(HOST_BYTES_MAX).collect() })
+    Err(CommandRejection::BadAddress { address: address.chars().take(HOST_BYTES_MAX).collect() })
 }
 
 /// The state of a node that registers again. A new process has not said yet that its disk is full, while a drain concerns
@@ -108,10 +108,10 @@ pub(super) fn current_process(
     metadata: &mut Metadata,
     node: NodeId,
     process: ProcessId,
-) -> Result<&mut Node, Rejected> {
-    let found = metadata.nodes.get_mut(&node).ok_or(Rejected::UnknownNode { node })?;
+) -> Result<&mut Node, CommandRejection> {
+    let found = metadata.nodes.get_mut(&node).ok_or(CommandRejection::UnknownNode { node })?;
     if found.process != process {
-        return Err(Rejected::StaleProcess { node, current: found.process, got: process });
+        return Err(CommandRejection::StaleProcess { node, current: found.process, got: process });
     }
     Ok(found)
 }

@@ -3,7 +3,7 @@
 use walrus_model::{Ballot, Descriptor, Epoch, Offset, Replication, SegmentId, Value};
 
 use crate::answer::Answer;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{Metadata, Partition, Segment, SegmentState};
 
 /// A producer that has written nothing for this long is forgotten at the next segment.
@@ -19,15 +19,15 @@ pub(super) fn begin_roll(
     segment: SegmentId,
     successor: &Descriptor,
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     let next_epoch = partition.next_epoch;
     let found = segment_mut(partition, segment)?;
     if found.state != SegmentState::Open {
-        return Err(Rejected::NotOpen { segment });
+        return Err(CommandRejection::NotOpen { segment });
     }
     check_follows(&found.descriptor, successor, None)?;
     if successor.epoch < next_epoch {
-        return Err(Rejected::StaleEpoch { got: successor.epoch, next: next_epoch });
+        return Err(CommandRejection::StaleEpoch { got: successor.epoch, next: next_epoch });
     }
     allot(found, successor);
     found.version = version;
@@ -44,17 +44,19 @@ pub(super) fn begin_recovery(
     ballot: Ballot,
     successor: &Descriptor,
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     let next_epoch = partition.next_epoch;
     let found = segment_mut(partition, segment)?;
     match &found.state {
         SegmentState::Open => {}
         SegmentState::Sealing(current) if ballot > *current => {}
-        SegmentState::Sealing(current) => return Err(Rejected::StaleBallot { current: current.epoch }),
-        SegmentState::Sealed(_) => return Err(Rejected::Sealed { segment }),
+        SegmentState::Sealing(current) => {
+            return Err(CommandRejection::StaleBallot { current: current.epoch });
+        }
+        SegmentState::Sealed(_) => return Err(CommandRejection::Sealed { segment }),
     }
     if ballot.epoch < next_epoch {
-        return Err(Rejected::StaleEpoch { got: ballot.epoch, next: next_epoch });
+        return Err(CommandRejection::StaleEpoch { got: ballot.epoch, next: next_epoch });
     }
     check_follows(&found.descriptor, successor, None)?;
     if successor.epoch < ballot.epoch || ballot.is_zero() {
@@ -88,7 +90,7 @@ pub(super) fn seal_and_open(
     value: &Value,
     (opened_at_ms, version): (u64, u64),
     forgets_at_ms: Option<u64>,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     if value.successor.number <= partition.trimmed_below {
         return Ok(Answer::Nothing); // published before, and trimmed since
     }
@@ -98,7 +100,7 @@ pub(super) fn seal_and_open(
         return if published == value {
             Ok(Answer::Nothing)
         } else {
-            Err(Rejected::ValueConflict { segment })
+            Err(CommandRejection::ValueConflict { segment })
         };
     }
     check_follows(&found.descriptor, &value.successor, Some(value.end))?;
@@ -138,7 +140,7 @@ pub(super) fn trim(
     first: Option<&Descriptor>,
     at_ms: u64,
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     if below_number <= partition.trimmed_below {
         return Ok(Answer::Nothing);
     }
@@ -159,7 +161,7 @@ pub(super) fn trim(
     }
     let limit = partition.segments.last().map_or(0, |open| open.descriptor.number);
     if below_number > limit {
-        return Err(Rejected::NotTrimmable { below_number, limit });
+        return Err(CommandRejection::NotTrimmable { below_number, limit });
     }
     partition.segments.retain(|segment| segment.descriptor.number >= below_number);
     partition.trimmed_below = below_number;
@@ -184,11 +186,15 @@ pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u
 
 /// Checks that a new segment is led by a registered process whose node stores it too, and that its replicas are disks of
 /// members.
-pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Result<(), Rejected> {
+pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Result<(), CommandRejection> {
     let leader = descriptor.leader;
-    let node = metadata.nodes.get(&leader.node).ok_or(Rejected::UnknownNode { node: leader.node })?;
+    let node = metadata.nodes.get(&leader.node).ok_or(CommandRejection::UnknownNode { node: leader.node })?;
     if node.process != leader.process {
-        return Err(Rejected::StaleProcess { node: node.id, current: node.process, got: leader.process });
+        return Err(CommandRejection::StaleProcess {
+            node: node.id,
+            current: node.process,
+            got: leader.process,
+        });
     }
     let Replication { factor, write_quorum } = descriptor.replication();
     if write_quorum == 0 || write_quorum > factor {
@@ -202,9 +208,10 @@ pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Re
             return Err(invalid(descriptor, format!("node {:?} stores it twice", replica.node)));
         }
         if metadata.gone_disks.contains(&replica.disk) {
-            return Err(Rejected::DiskGone { disk: replica.disk });
+            return Err(CommandRejection::DiskGone { disk: replica.disk });
         }
-        let node = metadata.nodes.get(&replica.node).ok_or(Rejected::UnknownNode { node: replica.node })?;
+        let node =
+            metadata.nodes.get(&replica.node).ok_or(CommandRejection::UnknownNode { node: replica.node })?;
         if node.disk != replica.disk {
             return Err(invalid(
                 descriptor,
@@ -220,12 +227,12 @@ pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Re
 
 /// Checks that `next` can be the segment behind `segment`, with the base `base_offset`.
 ///
-/// Errors: [`Rejected::InvalidDescriptor`] says what is wrong with `next`.
+/// Errors: [`CommandRejection::InvalidDescriptor`] says what is wrong with `next`.
 pub fn check_follows(
     segment: &Descriptor,
     next: &Descriptor,
     base_offset: Option<Offset>,
-) -> Result<(), Rejected> {
+) -> Result<(), CommandRejection> {
     let expected = (segment.topic, segment.partition, segment.number + 1, base_offset);
     if (next.topic, next.partition, next.number, next.base_offset) != expected {
         return Err(invalid(next, format!("expected (topic, partition, number, base) {expected:?}")));
@@ -245,16 +252,23 @@ pub fn check_follows(
     Ok(())
 }
 
-pub(super) fn invalid(descriptor: &Descriptor, what: String) -> Rejected {
-    Rejected::InvalidDescriptor { segment: descriptor.id, what }
+pub(super) fn invalid(descriptor: &Descriptor, what: String) -> CommandRejection {
+    CommandRejection::InvalidDescriptor { segment: descriptor.id, what }
 }
 
-pub(super) fn find_segment(partition: &Partition, segment: SegmentId) -> Result<&Segment, Rejected> {
+pub(super) fn find_segment(partition: &Partition, segment: SegmentId) -> Result<&Segment, CommandRejection> {
     let mut found = partition.segments.iter().rev();
-    found.find(|candidate| candidate.descriptor.id == segment).ok_or(Rejected::UnknownSegment { segment })
+    found
+        .find(|candidate| candidate.descriptor.id == segment)
+        .ok_or(CommandRejection::UnknownSegment { segment })
 }
 
-pub(super) fn segment_mut(partition: &mut Partition, segment: SegmentId) -> Result<&mut Segment, Rejected> {
+pub(super) fn segment_mut(
+    partition: &mut Partition,
+    segment: SegmentId,
+) -> Result<&mut Segment, CommandRejection> {
     let mut found = partition.segments.iter_mut().rev();
-    found.find(|candidate| candidate.descriptor.id == segment).ok_or(Rejected::UnknownSegment { segment })
+    found
+        .find(|candidate| candidate.descriptor.id == segment)
+        .ok_or(CommandRejection::UnknownSegment { segment })
 }

@@ -8,7 +8,7 @@ use super::segments::{EPOCH_MAX, check_replicas, invalid, open_segment};
 use crate::answer::Answer;
 use crate::levels::LIMITS_LEVEL;
 use crate::placement::FIRST_EPOCH;
-use crate::rejected::Rejected;
+use crate::rejection::CommandRejection;
 use crate::state::{Creations, Metadata, Partition, Segment, SegmentState, Topic};
 
 /// Limit on the partitions of one topic: each costs a log on some disk.
@@ -26,7 +26,7 @@ pub(super) fn create_topic(
     first: &[Descriptor],
     at_ms: u64,
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     check_new(metadata, naming, first.len())?;
     for (index, descriptor) in (0..).zip(first) {
         let expected = (naming.0, index, 0, Some(Offset(0)), FIRST_EPOCH);
@@ -53,7 +53,7 @@ pub(super) fn recover_topic(
     first: &[Descriptor],
     at_ms: u64,
     version: u64,
-) -> Result<Answer, Rejected> {
+) -> Result<Answer, CommandRejection> {
     check_new(metadata, naming, first.len())?;
     let mut segments = Vec::with_capacity(first.len());
     for (index, descriptor) in (0..).zip(first) {
@@ -74,19 +74,23 @@ pub(super) fn recover_topic(
     Ok(Answer::Nothing)
 }
 
-fn check_new(metadata: &Metadata, (id, org, name, _): Naming<'_>, partitions: usize) -> Result<(), Rejected> {
+fn check_new(
+    metadata: &Metadata,
+    (id, org, name, _): Naming<'_>,
+    partitions: usize,
+) -> Result<(), CommandRejection> {
     if !is_topic_name(name) {
-        return Err(Rejected::InvalidTopicName { name: name.to_owned() });
+        return Err(CommandRejection::InvalidTopicName { name: name.to_owned() });
     }
     if let Some(topic) = metadata.names.get(org).and_then(|names| names.get(name)) {
-        return Err(Rejected::TopicExists { name: name.to_owned(), topic: *topic });
+        return Err(CommandRejection::TopicExists { name: name.to_owned(), topic: *topic });
     }
     if metadata.topics.contains_key(&id) || metadata.deleted.contains(&id) {
-        return Err(Rejected::TopicExists { name: name.to_owned(), topic: id });
+        return Err(CommandRejection::TopicExists { name: name.to_owned(), topic: id });
     }
     if partitions == 0 || partitions > PARTITIONS_MAX {
         let (what, got) = ("partitions".to_owned(), partitions as u64);
-        return Err(Rejected::OutOfRange { what, min: 1, max: PARTITIONS_MAX as u64, got });
+        return Err(CommandRejection::OutOfRange { what, min: 1, max: PARTITIONS_MAX as u64, got });
     }
     Ok(())
 }
@@ -117,7 +121,7 @@ fn count_creation(
     partitions: u64,
     at_ms: u64,
     internal: bool,
-) -> Result<Creations, Rejected> {
+) -> Result<Creations, CommandRejection> {
     let Creations { second, count } = metadata.creations;
     let now = at_ms / 1_000;
     // Proposers' clocks differ: the latest of them counts, unless it is so far ahead that it must be wrong.
@@ -126,12 +130,12 @@ fn count_creation(
     if metadata.level >= LIMITS_LEVEL && !internal {
         let max = metadata.config.creations_per_second_max();
         if count > max {
-            return Err(Rejected::TooManyCreations { max });
+            return Err(CommandRejection::TooManyCreations { max });
         }
         let there: u64 = metadata.topics.values().map(|topic| topic.partitions.len() as u64).sum();
         let (would_be, max) = (there + partitions, metadata.config.partitions_max());
         if would_be > max {
-            return Err(Rejected::TooManyPartitions { would_be, max });
+            return Err(CommandRejection::TooManyPartitions { would_be, max });
         }
     }
     Ok(Creations { second: now, count })
@@ -143,8 +147,8 @@ fn is_topic_name(name: &str) -> bool {
     (1..=249).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
-pub(super) fn delete_topic(metadata: &mut Metadata, topic: TopicId) -> Result<Answer, Rejected> {
-    let removed = metadata.topics.remove(&topic).ok_or(Rejected::UnknownTopic { topic })?;
+pub(super) fn delete_topic(metadata: &mut Metadata, topic: TopicId) -> Result<Answer, CommandRejection> {
+    let removed = metadata.topics.remove(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
     if let Some(names) = metadata.names.get_mut(&removed.org) {
         names.remove(&removed.name);
         if names.is_empty() {

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 use walrus_metadata::{
-    Applied, Command, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, Present, Rejected, apply,
+    Applied, Command, CommandRejection, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, Present, apply,
     first_descriptor, successor,
 };
 use walrus_model::{Descriptor, Digest, DiskId, Offset, ProcessId, Replication, SegmentId, TopicId, Value};
@@ -18,7 +18,7 @@ pub(crate) fn envelope(id: u128, command: Command) -> Envelope {
 }
 
 /// Applies a command under an id of its own.
-pub(crate) fn run(metadata: &mut Metadata, command: Command) -> Result<Applied, Rejected> {
+pub(crate) fn run(metadata: &mut Metadata, command: Command) -> Result<Applied, CommandRejection> {
     let id = Uuid::new_v4();
     apply(metadata, &Envelope { v: ENVELOPE_VERSION, id, at_ms: NOW_MS, expect: None, command })
 }
@@ -56,7 +56,11 @@ pub(crate) fn everybody(metadata: &Metadata) -> Present {
     Present::only(metadata.nodes.keys().copied())
 }
 
-pub(crate) fn create(metadata: &mut Metadata, name: &str, partitions: u32) -> Result<TopicId, Rejected> {
+pub(crate) fn create(
+    metadata: &mut Metadata,
+    name: &str,
+    partitions: u32,
+) -> Result<TopicId, CommandRejection> {
     let topic = TopicId(Uuid::new_v4());
     let present = everybody(metadata);
     let first = |p| first_descriptor(metadata, topic, p, SegmentId(Uuid::new_v4()), &present).expect("nodes");

@@ -1,6 +1,8 @@
 //! The founding of a cluster, nodes and their disks, leases, and the load of each node.
 
-use walrus_metadata::{Answer, Command, CopyReport, Found, Load, Metadata, NodeState, Rejected, census};
+use walrus_metadata::{
+    Answer, Command, CommandRejection, CopyReport, Found, Load, Metadata, NodeState, census,
+};
 use walrus_model::{DiskId, NodeId, ProcessId};
 
 use crate::cluster::{bootstrap, cluster_of, create, last_segment, register, run, seal, uuid};
@@ -50,7 +52,7 @@ fn an_address_that_nobody_can_dial_is_refused() {
             *[raft_address, peer_address, text_address, grpc_address, http_address, admin_address][field] =
                 address.into();
             let refused = run(&mut metadata, command).expect_err(address);
-            assert!(matches!(refused, Rejected::BadAddress { .. }), "{address:?}: {refused}");
+            assert!(matches!(refused, CommandRejection::BadAddress { .. }), "{address:?}: {refused}");
         }
     }
     assert_eq!(metadata.nodes.len(), 1);
@@ -65,10 +67,10 @@ fn an_address_that_nobody_can_dial_is_refused() {
 #[test]
 fn nothing_is_applied_before_the_cluster_is_founded_and_it_is_founded_once() {
     let mut metadata = Metadata::default();
-    assert_eq!(run(&mut metadata, register(1)), Err(Rejected::NotBootstrapped));
+    assert_eq!(run(&mut metadata, register(1)), Err(CommandRejection::NotBootstrapped));
     run(&mut metadata, bootstrap(1)).expect("first");
     let again = run(&mut metadata, bootstrap(2));
-    assert_eq!(again, Err(Rejected::AlreadyBootstrapped { cluster_id: uuid(1) }));
+    assert_eq!(again, Err(CommandRejection::AlreadyBootstrapped { cluster_id: uuid(1) }));
 }
 
 #[test]
@@ -126,7 +128,7 @@ fn each_renewal_counts_and_an_older_process_cannot_renew() {
     assert_eq!(facts(&metadata), (2, 9_000));
     assert!(matches!(
         run(&mut metadata, renew(ProcessId(uuid(5)), 9_001)),
-        Err(Rejected::StaleProcess { .. })
+        Err(CommandRejection::StaleProcess { .. })
     ));
 
     let mut restarted = register(1);

@@ -1,6 +1,6 @@
 //! The chain of segments of a partition: who leads the next one, how one ends, which ones are trimmed.
 
-use walrus_metadata::{Command, Metadata, NodeState, Present, Rejected, first_descriptor, successor};
+use walrus_metadata::{Command, CommandRejection, Metadata, NodeState, Present, first_descriptor, successor};
 use walrus_model::{Descriptor, Digest, Epoch, NodeId, Offset, SegmentId, TopicId, Value};
 
 use crate::cluster::{cluster_of, create, everybody, last_segment, run, seal, uuid};
@@ -63,7 +63,7 @@ fn a_segment_is_sealed_with_one_value_and_the_same_value_again_is_accepted() {
     let state = metadata.topics.clone();
     run(&mut metadata, again(decided.clone())).expect("idempotent");
     let other = Value { digest: Digest(1), ..decided.clone() };
-    assert_eq!(run(&mut metadata, again(other)), Err(Rejected::ValueConflict { segment }));
+    assert_eq!(run(&mut metadata, again(other)), Err(CommandRejection::ValueConflict { segment }));
     assert_eq!(metadata.topics, state);
 
     seal(&mut metadata, topic, 50);
@@ -87,7 +87,7 @@ fn a_second_begin_roll_replaces_the_first_and_the_decided_successor_wins_over_bo
     assert_eq!(second.epoch, Epoch(first.epoch.0 + 1));
     let reused = Command::BeginRoll { topic, partition: 0, segment, successor: first.clone() };
     let next = Epoch(second.epoch.0 + 1);
-    assert_eq!(run(&mut metadata, reused), Err(Rejected::StaleEpoch { got: first.epoch, next }));
+    assert_eq!(run(&mut metadata, reused), Err(CommandRejection::StaleEpoch { got: first.epoch, next }));
 
     let successor = Descriptor { base_offset: Some(Offset(9)), ..first };
     let value = Value::without_loss(Offset(9), Digest(0), successor.clone());
@@ -103,7 +103,10 @@ fn only_sealed_segments_are_trimmed() {
     let topic = create(&mut metadata, "t", 1).expect("new");
     seal(&mut metadata, topic, 10);
     let trim = |below_number| Command::Trim { topic, partition: 0, below_number, first: None };
-    assert_eq!(run(&mut metadata, trim(2)), Err(Rejected::NotTrimmable { below_number: 2, limit: 1 }));
+    assert_eq!(
+        run(&mut metadata, trim(2)),
+        Err(CommandRejection::NotTrimmable { below_number: 2, limit: 1 })
+    );
     run(&mut metadata, trim(1)).expect("sealed");
     run(&mut metadata, trim(0)).expect("a late one is harmless");
     assert_eq!(metadata.topics[&topic].partitions[0].trimmed_below, 1);

@@ -1,6 +1,6 @@
 //! Settings of the whole cluster.
 
-use walrus_metadata::{Answer, Command, Envelope, Metadata, Rejected, apply};
+use walrus_metadata::{Answer, Command, CommandRejection, Envelope, Metadata, apply};
 
 use crate::cluster::{cluster_of, envelope, register, run};
 
@@ -21,7 +21,7 @@ fn settings_compare_with_their_own_version_and_survive_a_snapshot() {
         ..envelope(90 + u128::from(expect), set_config(&[("segments.max_entries", 20)]))
     };
     let stale = apply(&mut metadata, &expecting(version - 1));
-    assert_eq!(stale, Err(Rejected::VersionMismatch { expected: version - 1, current: version }));
+    assert_eq!(stale, Err(CommandRejection::VersionMismatch { expected: version - 1, current: version }));
     apply(&mut metadata, &expecting(version)).expect("the version that is there");
     assert_eq!(metadata.config.entries["segments.max_entries"], 20);
     let restored = Metadata::from_snapshot(&metadata.to_snapshot()).expect("our own snapshot");

@@ -1,7 +1,7 @@
 //! Names of topics, their limits, their ends.
 
 use uuid::Uuid;
-use walrus_metadata::{Command, Envelope, LEVEL, Rejected, apply, first_descriptor};
+use walrus_metadata::{Command, CommandRejection, Envelope, LEVEL, apply, first_descriptor};
 use walrus_model::{SegmentId, TopicId};
 
 use crate::cluster::{NOW_MS, cluster_of, create, envelope, everybody, run};
@@ -16,11 +16,14 @@ fn topics_and_partitions_have_limits() {
     run(&mut metadata, Command::SetConfig { set, unset: Default::default() }).expect("settings");
     create(&mut metadata, "a", 4).expect("room");
     let state = metadata.topics.clone();
-    assert_eq!(create(&mut metadata, "b", 7), Err(Rejected::TooManyPartitions { would_be: 11, max: 10 }));
+    assert_eq!(
+        create(&mut metadata, "b", 7),
+        Err(CommandRejection::TooManyPartitions { would_be: 11, max: 10 })
+    );
     assert_eq!(metadata.topics, state);
     create(&mut metadata, "b", 4).expect("room");
     create(&mut metadata, "c", 1).expect("room");
-    assert_eq!(create(&mut metadata, "d", 1), Err(Rejected::TooManyCreations { max: 3 }));
+    assert_eq!(create(&mut metadata, "d", 1), Err(CommandRejection::TooManyCreations { max: 3 }));
     let topic = TopicId(Uuid::new_v4());
     let first = first_descriptor(&metadata, topic, 0, SegmentId(Uuid::new_v4()), &everybody(&metadata))
         .expect("a node");
@@ -51,7 +54,7 @@ fn clocks_that_differ_share_one_limit_of_creations_and_one_that_is_far_ahead_hol
             Command::CreateTopic { topic, org, name, internal: false, first: first.into_iter().collect() };
         apply(&mut metadata, &Envelope { at_ms, ..envelope(Uuid::new_v4().as_u128(), command) }).map(drop)
     };
-    let refused = Err(Rejected::TooManyCreations { max: 3 });
+    let refused = Err(CommandRejection::TooManyCreations { max: 3 });
     for (name, ms) in [("a", 0), ("b", 1_000), ("c", 0)] {
         create_at(name, NOW_MS + ms).expect("room");
     }
@@ -72,11 +75,11 @@ fn topic_names_follow_kafkas_rule_and_are_unique() {
     let mut metadata = cluster_of(1);
     for name in ["", ".", "..", "a b", "a/b", "ü", &"x".repeat(250)] {
         let refused = create(&mut metadata, name, 1);
-        assert_eq!(refused, Err(Rejected::InvalidTopicName { name: name.to_owned() }));
+        assert_eq!(refused, Err(CommandRejection::InvalidTopicName { name: name.to_owned() }));
     }
     let topic = create(&mut metadata, &"x".repeat(249), 3).expect("the longest name");
     let again = create(&mut metadata, &"x".repeat(249), 3);
-    assert_eq!(again, Err(Rejected::TopicExists { name: "x".repeat(249), topic }));
+    assert_eq!(again, Err(CommandRejection::TopicExists { name: "x".repeat(249), topic }));
 }
 
 #[test]

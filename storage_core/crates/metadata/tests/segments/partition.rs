@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 use walrus_metadata::{
-    Attempt, Command, CopyReport, CopyState, ENVELOPE_VERSION, Envelope, Found, Metadata, Present, Rejected,
-    Segment, apply, first_descriptor, recovery, successor,
+    Attempt, Command, CommandRejection, CopyReport, CopyState, ENVELOPE_VERSION, Envelope, Found, Metadata,
+    Present, Segment, apply, first_descriptor, recovery, successor,
 };
 use walrus_model::{
     AttemptId, Descriptor, Digest, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication,
@@ -19,7 +19,7 @@ pub(crate) fn uuid(n: u128) -> Uuid {
     Uuid::from_u128(n)
 }
 
-pub(crate) fn run(metadata: &mut Metadata, command: Command) -> Result<(), Rejected> {
+pub(crate) fn run(metadata: &mut Metadata, command: Command) -> Result<(), CommandRejection> {
     run_expecting(metadata, None, command)
 }
 
@@ -27,14 +27,14 @@ pub(crate) fn run_expecting(
     metadata: &mut Metadata,
     expect: Option<u64>,
     command: Command,
-) -> Result<(), Rejected> {
+) -> Result<(), CommandRejection> {
     let envelope = Envelope { v: ENVELOPE_VERSION, id: Uuid::new_v4(), at_ms: NOW_MS, expect, command };
     apply(metadata, &envelope)?;
     metadata.check().expect("no command breaks the state");
     Ok(())
 }
 
-pub(crate) fn register(metadata: &mut Metadata, n: u128) -> Result<(), Rejected> {
+pub(crate) fn register(metadata: &mut Metadata, n: u128) -> Result<(), CommandRejection> {
     let command = Command::RegisterNode {
         wanted: None,
         disk: DiskId(uuid(100 + n)),
@@ -84,7 +84,7 @@ pub(crate) fn next_epoch(metadata: &Metadata) -> Epoch {
     metadata.topics[&TOPIC].partitions[0].next_epoch
 }
 
-pub(crate) fn begin_roll(metadata: &mut Metadata) -> Result<Descriptor, Rejected> {
+pub(crate) fn begin_roll(metadata: &mut Metadata) -> Result<Descriptor, CommandRejection> {
     let next =
         successor(metadata, TOPIC, 0, SegmentId(Uuid::new_v4()), &[], &everybody(metadata)).expect("nodes");
     let segment = last(metadata).descriptor.id;
@@ -101,7 +101,7 @@ pub(crate) fn begin_recovery(
     metadata: &mut Metadata,
     segment: SegmentId,
     attempt: &Attempt,
-) -> Result<(), Rejected> {
+) -> Result<(), CommandRejection> {
     let Attempt { ballot, successor } = attempt.clone();
     run(metadata, Command::BeginRecovery { topic: TOPIC, partition: 0, segment, ballot, successor })
 }
@@ -111,7 +111,11 @@ pub(crate) fn decide(end: u64, successor: &Descriptor) -> Value {
     Value::without_loss(Offset(end), Digest(end ^ 7), successor)
 }
 
-pub(crate) fn publish(metadata: &mut Metadata, segment: SegmentId, value: &Value) -> Result<(), Rejected> {
+pub(crate) fn publish(
+    metadata: &mut Metadata,
+    segment: SegmentId,
+    value: &Value,
+) -> Result<(), CommandRejection> {
     run(metadata, Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value: value.clone() })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use walrus_metadata::{Command, Metadata, Rejected, SegmentState};
+use walrus_metadata::{Command, CommandRejection, Metadata, SegmentState};
 use walrus_model::{Descriptor, Digest, Replication, SegmentId, Value};
 
 use crate::partition::*;
@@ -99,13 +99,13 @@ fn apply_step(
             let decided: Vec<(&SegmentId, &Value)> = replicas.decided.iter().collect();
             let Some((segment, value)) = decided.get(which % decided.len().max(1)) else { return Ok(()) };
             match publish(metadata, **segment, value) {
-                Ok(()) | Err(Rejected::UnknownSegment { .. }) => {}
+                Ok(()) | Err(CommandRejection::UnknownSegment { .. }) => {}
                 Err(rejected) => prop_assert!(false, "a decided value was refused: {rejected}"),
             }
             let other = Value { digest: Digest(value.digest.0 ^ 1), ..(*value).clone() };
             let listed = metadata.topics[&TOPIC].partitions[0].segments.iter();
             if listed.clone().any(|listed| listed.descriptor.id == **segment) {
-                let alarm = Err(Rejected::ValueConflict { segment: **segment });
+                let alarm = Err(CommandRejection::ValueConflict { segment: **segment });
                 prop_assert_eq!(publish(metadata, **segment, &other), alarm);
             }
         }

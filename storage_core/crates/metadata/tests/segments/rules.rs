@@ -1,8 +1,8 @@
 //! The rules of segments, one by one.
 
 use walrus_metadata::{
-    Attempt, Command, CopyState, Envelope, Found, Metadata, NodeState, Present, Rejected, SegmentState,
-    apply, successor,
+    Attempt, Command, CommandRejection, CopyState, Envelope, Found, Metadata, NodeState, Present,
+    SegmentState, apply, successor,
 };
 use walrus_model::{
     Ballot, Descriptor, Digest, Epoch, NodeId, Offset, ReplicaRef, Replication, SegmentId, Value,
@@ -23,7 +23,7 @@ fn quorums_meet_for_every_replication_and_others_are_refused() {
     for (factor, write_quorum) in [(0, 0), (3, 0), (3, 4), (10, 2)] {
         let command = Command::SetReplication { replication: Replication { factor, write_quorum } };
         assert!(
-            matches!(run(&mut metadata, command), Err(Rejected::OutOfRange { .. })),
+            matches!(run(&mut metadata, command), Err(CommandRejection::OutOfRange { .. })),
             "{factor}/{write_quorum}"
         );
     }
@@ -99,7 +99,7 @@ fn a_full_or_gone_disk_stores_no_new_segment_and_an_avoided_node_only_the_last_p
     remove_lost(&mut metadata, ReplicaRef { node: ring(3), disk });
     assert_eq!(nodes(&metadata, &[]), [ring(1), leader]);
     let back = register(&mut metadata, u128::from(ring(3).0));
-    assert_eq!(back, Err(Rejected::DiskGone { disk }));
+    assert_eq!(back, Err(CommandRejection::DiskGone { disk }));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_descriptor_with_a_node_twice_too_few_replicas_or_a_gone_disk_is_refused() {
         change(&mut successor);
         run(&mut metadata, Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor })
     };
-    let invalid = |outcome| matches!(outcome, Err(Rejected::InvalidDescriptor { .. }));
+    let invalid = |outcome| matches!(outcome, Err(CommandRejection::InvalidDescriptor { .. }));
     assert!(invalid(try_roll(&|next| next.replicas[2] = next.replicas[1])));
     assert!(invalid(try_roll(&|next| next.write_quorum = 0)));
     assert!(invalid(try_roll(&|next| next.replicas.truncate(1))));
@@ -120,7 +120,7 @@ fn a_descriptor_with_a_node_twice_too_few_replicas_or_a_gone_disk_is_refused() {
     let disk = good.replicas[2].disk;
     remove_lost(&mut metadata, good.replicas[2]);
     let gone = Command::BeginRoll { topic: TOPIC, partition: 0, segment, successor: good };
-    assert_eq!(run(&mut metadata, gone), Err(Rejected::DiskGone { disk }));
+    assert_eq!(run(&mut metadata, gone), Err(CommandRejection::DiskGone { disk }));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_recovery_takes_a_fresh_epoch_and_a_higher_ballot_than_the_attempt_before() 
     assert!(begin_roll(&mut metadata).is_err(), "nobody rolls what is being recovered");
     assert_eq!(
         begin_recovery(&mut metadata, segment, &first),
-        Err(Rejected::StaleBallot { current: Epoch(2) })
+        Err(CommandRejection::StaleBallot { current: Epoch(2) })
     );
 
     let told = attempt(&metadata, 40);
@@ -143,7 +143,7 @@ fn a_recovery_takes_a_fresh_epoch_and_a_higher_ballot_than_the_attempt_before() 
 
     publish(&mut metadata, segment, &decide(5, &told.successor)).expect("decided");
     let late = attempt(&metadata, 0);
-    assert_eq!(begin_recovery(&mut metadata, segment, &late), Err(Rejected::Sealed { segment }));
+    assert_eq!(begin_recovery(&mut metadata, segment, &late), Err(CommandRejection::Sealed { segment }));
 }
 
 #[test]
@@ -153,11 +153,11 @@ fn an_attempt_with_a_used_epoch_or_without_a_uuid_is_refused() {
     begin_roll(&mut metadata).expect("open");
     let good = attempt(&metadata, 0);
     let used = Attempt { ballot: Ballot { epoch: Epoch(2), ..good.ballot }, ..good.clone() };
-    let stale = Rejected::StaleEpoch { got: Epoch(2), next: Epoch(3) };
+    let stale = CommandRejection::StaleEpoch { got: Epoch(2), next: Epoch(3) };
     assert_eq!(begin_recovery(&mut metadata, segment, &used), Err(stale));
     let nameless = Attempt { ballot: Ballot::zero(good.ballot.epoch), ..good.clone() };
     let refused = begin_recovery(&mut metadata, segment, &nameless);
-    assert!(matches!(refused, Err(Rejected::InvalidDescriptor { .. })));
+    assert!(matches!(refused, Err(CommandRejection::InvalidDescriptor { .. })));
     begin_recovery(&mut metadata, segment, &good).expect("fresh");
 }
 
@@ -209,7 +209,7 @@ fn a_decided_value_is_taken_at_any_version_and_another_one_is_an_alarm_at_any_ve
     run_expecting(&mut metadata, Some(999), command(&value)).expect("decided");
     run_expecting(&mut metadata, Some(1), command(&value)).expect("again");
     let other = Value { end: Offset(2), ..value };
-    let alarm = Err(Rejected::ValueConflict { segment });
+    let alarm = Err(CommandRejection::ValueConflict { segment });
     assert_eq!(run_expecting(&mut metadata, Some(1), command(&other)), alarm);
 }
 
@@ -223,7 +223,7 @@ fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
         metadata.nodes.values().find(|node| descriptor.replicas.iter().all(|held| held.node != node.id));
     let d = outsider.map(|node| ReplicaRef { node: node.id, disk: node.disk }).expect("the fourth");
     let open = set_copies(&metadata, &[d], &[]);
-    assert_eq!(run(&mut metadata, open), Err(Rejected::NotSealed { segment: descriptor.id }));
+    assert_eq!(run(&mut metadata, open), Err(CommandRejection::NotSealed { segment: descriptor.id }));
     let next = begin_roll(&mut metadata).expect("open");
     let value = decide(3, &next);
     publish(&mut metadata, descriptor.id, &value).expect("decided");
@@ -234,7 +234,7 @@ fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
     run(&mut metadata, early.clone()).expect("verified");
     run(&mut metadata, wrong).expect("noted");
     assert_eq!(states(&metadata), [(a.node, Verified), (b.node, Damaged), (c.node, Filling)].into());
-    let too_few = |left| Err(Rejected::TooFewCopies { segment: descriptor.id, left, needed: 2 });
+    let too_few = |left| Err(CommandRejection::TooFewCopies { segment: descriptor.id, left, needed: 2 });
     let hasty = set_copies(&metadata, &[], &[c]);
     assert_eq!(run(&mut metadata, hasty), too_few(1));
     let mended = report(&metadata, b, whole);
@@ -243,11 +243,14 @@ fn copies_of_a_sealed_segment_move_only_while_w_verified_ones_stay() {
     let stale = set_copies(&metadata, &[d], &[]);
     run(&mut metadata, stale.clone()).expect("listed");
     assert!(
-        matches!(run(&mut metadata, stale), Err(Rejected::VersionMismatch { .. })),
+        matches!(run(&mut metadata, stale), Err(CommandRejection::VersionMismatch { .. })),
         "the list has changed"
     );
     let twice = set_copies(&metadata, &[d], &[]);
-    assert_eq!(run(&mut metadata, twice), Err(Rejected::HasCopy { segment: descriptor.id, node: d.node }));
+    assert_eq!(
+        run(&mut metadata, twice),
+        Err(CommandRejection::HasCopy { segment: descriptor.id, node: d.node })
+    );
     let hasty = set_copies(&metadata, &[], &[a]);
     assert_eq!(run(&mut metadata, hasty), too_few(1), "a copy to be made is none");
     let made = report(&metadata, d, whole);
@@ -292,11 +295,14 @@ fn a_forgotten_trim_is_taken_over_from_who_remembers_it_and_what_is_left_is_reco
     let mut forgetful = long_ago;
     assert_eq!(
         run(&mut forgetful, trim(None)),
-        Err(Rejected::NotTrimmable { below_number: 3, limit: 0 }),
+        Err(CommandRejection::NotTrimmable { below_number: 3, limit: 0 }),
         "without the segment it is nobody's decision"
     );
     let other = Descriptor { number: 2, ..first.clone() };
-    assert!(matches!(run(&mut forgetful, trim(Some(other))), Err(Rejected::InvalidDescriptor { .. })));
+    assert!(matches!(
+        run(&mut forgetful, trim(Some(other))),
+        Err(CommandRejection::InvalidDescriptor { .. })
+    ));
     run(&mut forgetful, trim(Some(first.clone()))).expect("decided before");
     let left = &forgetful.topics[&TOPIC].partitions[0];
     assert_eq!((left.trimmed_below, left.segments.len()), (3, 1));

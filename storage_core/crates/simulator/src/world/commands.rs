@@ -4,7 +4,7 @@ use super::*;
 
 impl World {
     /// Applies a command. The outer error is a broken state.
-    pub(super) fn propose(&mut self, command: Command) -> Result<Result<(), Rejected>, Violation> {
+    pub(super) fn propose(&mut self, command: Command) -> Result<Result<(), CommandRejection>, Violation> {
         let mut state = self.metadata.state.clone();
         let id = Uuid::from_u128(1);
         let envelope = metadata::Envelope {
@@ -130,7 +130,7 @@ impl World {
     pub(super) fn publish_value(&mut self, segment: SegmentId, value: &Value) -> Checked {
         let value = value.clone();
         match self.propose(Command::SealAndOpen { topic: TOPIC, partition: 0, segment, value })? {
-            Ok(()) | Err(Rejected::UnknownSegment { .. }) => self.check_metadata(),
+            Ok(()) | Err(CommandRejection::UnknownSegment { .. }) => self.check_metadata(),
             Err(_) if self.makes(Mistake::CloseWithoutCompare) => Ok(()),
             Err(rejected) => violation(format!("S3: a decision was refused: {rejected}")),
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
-use walrus_metadata::{self as metadata, Command, Metadata, Rejected, SegmentState};
+use walrus_metadata::{self as metadata, Command, CommandRejection, Metadata, SegmentState};
 use walrus_model::*;
 use walrus_replica::*;
 

@@ -1,13 +1,17 @@
-//! Why a command is refused. A refusal is a value: every node refuses the same command alike.
+//! Why a command is rejected. A rejection is a value: every node rejects the same command alike.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{DiskId, Epoch, NodeId, ProcessId, SegmentId, TopicId};
 
-/// A refusal, which changed nothing. It is serialised as `{"reason": "TopicExists", ...facts}`.
+/// The metadata's verdict on a command that they do not take: it changed nothing, on any node. A request that fails may have
+/// other causes, and may have been carried out all the same: see [`crate::RequestError`].
+///
+/// A rejection is serialised as `{"reason": "TopicExists", ...facts}`, on disks too: snapshots of the metadata remember the
+/// outcomes of the last commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason")]
-pub enum Rejected {
+pub enum CommandRejection {
     /// The bytes are not the JSON of a command.
     #[error("the command is malformed: {what}")]
     Malformed {
@@ -265,7 +269,7 @@ pub enum Rejected {
     },
 }
 
-impl Rejected {
+impl CommandRejection {
     /// Whether the metadata have moved on since the command was built from them: the same request may be taken when it is
     /// built anew.
     #[must_use]
