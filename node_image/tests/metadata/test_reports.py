@@ -68,7 +68,7 @@ def test_a_lost_topic_is_found_and_named_again() -> None:
     (lost,) = remains.lost_topics(metadata, [remains_of_one_segment()])
     assert (lost.topic, lost.facts) == (TOPIC, remains.TopicFacts("", "flights", internal=False, partitions=1))
     (partition,) = lost.partitions
-    assert (partition.begins, partition.ends, partition.bytes, partition.problem) == (0, 7, 70, None)
+    assert (partition.begins, partition.ends, partition.bytes, partition.ambiguity) == (0, 7, 70, None)
     assert partition.first is not None
     assert partition.first.uuid == SEGMENT
     present = presence.look(metadata, 0)

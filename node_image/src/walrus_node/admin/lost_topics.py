@@ -85,7 +85,7 @@ def lost_message(lost: LostTopic) -> admin_pb2.LostTopic:
                 begins=partition.begins,
                 ends=partition.ends,
                 bytes=partition.bytes,
-                problem=partition.problem or "",
+                problem="" if partition.ambiguity is None else str(partition.ambiguity),
             )
             for partition in lost.partitions
         ],

@@ -99,6 +99,17 @@ class Remains:
 
 
 @dataclass(frozen=True)
+class Ambiguity:
+    """Several segments of one number that hold records, so that none of them is known to be a partition's first."""
+
+    number: int
+    segments: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"several segments of number {self.number} hold records: {', '.join(self.segments)}"
+
+
+@dataclass(frozen=True)
 class LostPartition:
     """What the disks together hold of one partition."""
 
@@ -108,8 +119,8 @@ class LostPartition:
     begins: int
     ends: int
     bytes: int
-    # Why it cannot be taken up again.
-    problem: str | None
+    # The segments of which each could be the first: with these it cannot be taken up again.
+    ambiguity: Ambiguity | None
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,13 @@ def lost_topics(metadata: walrus_core.Metadata, remains: Iterable[Remains]) -> l
             topic["topic"],
             _facts(topic["facts"]),
             [
-                LostPartition(**{**partition, "first": _descriptor(partition["first"])})
+                LostPartition(
+                    **{
+                        **partition,
+                        "first": _descriptor(partition["first"]),
+                        "ambiguity": _ambiguity(partition["ambiguity"]),
+                    }
+                )
                 for partition in topic["partitions"]
             ],
         )
@@ -164,3 +181,7 @@ def _facts(found: Mapping[str, Any] | None) -> TopicFacts | None:
 
 def _descriptor(found: Mapping[str, Any] | None) -> Descriptor | None:
     return None if found is None else Descriptor.parse(found)
+
+
+def _ambiguity(found: Mapping[str, Any] | None) -> Ambiguity | None:
+    return None if found is None else Ambiguity(**found)

@@ -35,7 +35,8 @@ impl Envelope {
     /// Reads a command as it was proposed and journaled. The version is looked at first, so that a newer one is named
     /// as such and not as malformed. `known` is the level up to which commands are taken: [`crate::LEVEL`].
     pub fn from_json(bytes: &[u8], known: u32) -> Result<Envelope, CommandRejection> {
-        let malformed = |error: serde_json::Error| CommandRejection::Malformed { what: error.to_string() };
+        let malformed =
+            |error: serde_json::Error| CommandRejection::Malformed { json_error: error.to_string() };
         let VersionOnly { v } = serde_json::from_slice(bytes).map_err(malformed)?;
         if v != ENVELOPE_VERSION {
             return Err(CommandRejection::UnsupportedVersion { got: v, supported: ENVELOPE_VERSION });

@@ -31,7 +31,8 @@ pub use command::{Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
 pub use levels::LEVEL;
 pub use listing::{CopyLine, SegmentFilter, SegmentLine, segments};
 pub use lost::{
-    LostPartition, LostTopic, Remains, SegmentRemains, TopicFacts, Unrecoverable, lost_topics, recover_topic,
+    Ambiguity, LostPartition, LostTopic, Remains, SegmentRemains, TopicFacts, Unrecoverable, lost_topics,
+    recover_topic,
 };
 pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
 pub use presence::{Presence, Present};

@@ -88,22 +88,49 @@ pub struct LostPartition {
     pub ends: Offset,
     /// Bytes of the largest copy of each segment.
     pub bytes: u64,
-    /// Why nobody can say which segment is the first, where that is so.
-    pub problem: Option<String>,
+    /// The segments of which each could be the first, where nobody can say which one is.
+    pub ambiguity: Option<Ambiguity>,
+}
+
+/// Several segments of one number hold records, so none of them is known to be the first of its partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("several segments of number {number} hold records: {}", listed(segments))]
+pub struct Ambiguity {
+    /// Their number.
+    pub number: u64,
+    /// The segments.
+    pub segments: Vec<SegmentId>,
+}
+
+fn listed(segments: &[SegmentId]) -> String {
+    segments.iter().map(SegmentId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Why a lost topic cannot be named again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unrecoverable {
     /// No disk knows the topic's name, and none was given.
-    #[error("no disk knows the name of topic {0}: say which one it is to get")]
-    NameUnknown(TopicId),
-    /// Nobody can say which segment of the partition is the first: see [`LostPartition::problem`].
-    #[error("partition {0}: {1}")]
-    Ambiguous(u32, String),
+    #[error("no disk knows the name of topic {topic}: say which one it is to get")]
+    NameUnknown {
+        /// The topic.
+        topic: TopicId,
+    },
+    /// Nobody can say which segment of the partition is the first.
+    #[error("partition {partition}: {ambiguity}")]
+    Ambiguous {
+        /// Place of the partition in the topic.
+        partition: u32,
+        /// The segments of which each could be the first.
+        ambiguity: Ambiguity,
+    },
     /// Too few nodes are up for the first segment of an empty partition.
-    #[error("too few nodes are up to take partition {0}, of which nothing is left: try again when more are")]
-    NoReplicas(u32),
+    #[error(
+        "too few nodes are up to take partition {partition}, of which nothing is left: try again when more are"
+    )]
+    NoReplicas {
+        /// Place of the partition in the topic.
+        partition: u32,
+    },
 }
 
 /// Puts together what the disks of all members have of topics that `metadata` do not name. A deleted topic is not lost:
@@ -145,16 +172,16 @@ pub fn recover_topic(
             internal: false,
             partitions: 0, // as many as were found
         },
-        (None, None) => return Err(Unrecoverable::NameUnknown(lost.topic)),
+        (None, None) => return Err(Unrecoverable::NameUnknown { topic: lost.topic }),
     };
     let first = |partition: &LostPartition| {
-        if let Some(problem) = &partition.problem {
-            return Err(Unrecoverable::Ambiguous(partition.index, problem.clone()));
+        if let Some(ambiguity) = partition.ambiguity.clone() {
+            return Err(Unrecoverable::Ambiguous { partition: partition.index, ambiguity });
         }
         let found = partition.first.clone();
         found
             .or_else(|| first_descriptor(metadata, lost.topic, partition.index, fresh(), present))
-            .ok_or(Unrecoverable::NoReplicas(partition.index))
+            .ok_or(Unrecoverable::NoReplicas { partition: partition.index })
     };
     let first = lost.partitions.iter().map(first).collect::<Result<_, _>>()?;
     let TopicFacts { org, name, internal, .. } = facts;
@@ -179,7 +206,7 @@ fn lost_partition(metadata: &Metadata, topic: TopicId, index: u32, found: &[&Rem
         begins: Offset(0),
         ends: all.iter().map(|(_, one)| one.end_offset).max().unwrap_or(Offset(0)),
         bytes: largest.values().sum(),
-        problem: None,
+        ambiguity: None,
     };
     let Some(number) = all.iter().map(|(_, one)| one.number).min() else { return partition };
     let candidates: Vec<&(ReplicaRef, SegmentRemains)> =
@@ -192,9 +219,8 @@ fn lost_partition(metadata: &Metadata, topic: TopicId, index: u32, found: &[&Rem
         0 => candidates.iter().max_by_key(|(_, one)| one.epoch).map(|(_, one)| one.segment),
         1 => with_records.first().copied(),
         _ => {
-            let named: Vec<String> = with_records.iter().map(SegmentId::to_string).collect();
-            partition.problem =
-                Some(format!("several segments of number {number} hold records: {}", named.join(", ")));
+            let segments = with_records.into_iter().collect();
+            partition.ambiguity = Some(Ambiguity { number, segments });
             return partition;
         }
     };

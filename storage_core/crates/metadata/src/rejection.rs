@@ -13,10 +13,11 @@ use walrus_model::{DiskId, Epoch, NodeId, ProcessId, SegmentId, TopicId};
 #[serde(tag = "reason")]
 pub enum CommandRejection {
     /// The bytes are not the JSON of a command.
-    #[error("the command is malformed: {what}")]
+    #[error("the command is malformed: {json_error}")]
     Malformed {
-        /// What is wrong with it.
-        what: String,
+        /// The words of the JSON parser.
+        #[serde(rename = "what")]
+        json_error: String,
     },
     /// A newer node proposed it.
     #[error("the command has version {got}, this node knows up to {supported}: upgrade it")]
@@ -208,7 +209,7 @@ pub enum CommandRejection {
     InvalidDescriptor {
         /// The segment.
         segment: SegmentId,
-        /// What is wrong with it.
+        /// What is wrong with it, in words: members of any version read them in snapshots.
         what: String,
     },
     /// Alarm: two values were decided for one segment. Must never happen.
@@ -231,8 +232,11 @@ pub enum CommandRejection {
         /// Disk incarnation.
         disk: DiskId,
     },
-    /// The disk that was meant is not this node's or, as its replacement, no other member's.
-    #[error("node {node:?} is not disk {got}: look again at who is a member")]
+    /// The disk that was meant is not this node's or, as its replacement, no other member's. The two have one name, since
+    /// members of any version read it in snapshots.
+    #[error(
+        "disk {got} is not node {node:?}'s, or no other member's where it is to replace that: look again at who is a member"
+    )]
     OtherDisk {
         /// The node.
         node: NodeId,
@@ -252,7 +256,7 @@ pub enum CommandRejection {
     InvalidConfig {
         /// The key.
         key: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what would be right, in words: members of any version read them in snapshots.
         what: String,
     },
     /// A count is out of its range.

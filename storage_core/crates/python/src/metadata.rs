@@ -183,7 +183,7 @@ impl Metadata {
 
     /// Lists topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
     ///
-    /// Gives for each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
+    /// Gives for each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `ambiguity`).
     fn lost_topics<'py>(&self, py: Python<'py>, remains_json: &str) -> PyResult<Bound<'py, PyAny>> {
         let lost = walrus_metadata::lost_topics(&self.current(), &parse_json::<Vec<Remains>>(remains_json)?);
         json::to_python(py, &lost)

@@ -136,7 +136,7 @@ class Metadata:
     def lost_topics(self, remains_json: str) -> list[dict[str, Any]]:
         """Lists topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
 
-        Gives for each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `problem`).
+        Gives for each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `ambiguity`).
         """
 
     def recover_topic(self, lost_json: str, name: str | None, present: Present) -> dict[str, Any]:

@@ -146,5 +146,5 @@ fn a_lost_topic_whose_name_no_disk_knows_needs_one() {
     let metadata = walrus_metadata::Metadata::default();
     let refused =
         recover_topic(&metadata, &nameless, None, || SegmentId(Uuid::new_v4()), &everybody(&metadata));
-    assert_eq!(refused, Err(Unrecoverable::NameUnknown(topic)));
+    assert_eq!(refused, Err(Unrecoverable::NameUnknown { topic }));
 }
