@@ -33,6 +33,7 @@ pub use node::config::{Config, ConfigError};
 pub use node::error::{Error, Result};
 pub use node::metrics::{self, Metrics};
 pub use node::names::{PartitionRef, TopicName};
+pub use node::obstacle::Obstacle;
 pub use node::proto;
 pub use node::start_error::StartError;
 pub use partition::ack::AppendAck;

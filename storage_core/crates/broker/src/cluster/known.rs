@@ -5,8 +5,9 @@ use walrus_replica::Doubt;
 
 use crate::cluster::Cluster;
 use crate::cluster::standing;
-use crate::node::error::{Error, Result};
+use crate::node::error::Result;
 use crate::node::names::PartitionRef;
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 
 impl Cluster {
@@ -25,11 +26,11 @@ impl Cluster {
     /// Returns when this node knows all metadata that were committed before the call; else `Unavailable`, with what is
     /// doubted.
     pub(crate) async fn await_all_metadata(&self, doubted: &str) -> Result<()> {
-        let unavailable =
-            |why: &dyn std::fmt::Display| Error::Unavailable { what: format!("{doubted}: {why}") };
-        self.may_be_told().map_err(|doubt| unavailable(&doubt))?;
+        let doubted = || doubted.to_owned();
+        self.may_be_told().map_err(|doubt| Obstacle::MetadataDoubted { doubted: doubted(), doubt })?;
         let passed = self.barrier().pass(self.control()).await;
-        passed.map_err(|refusal| unavailable(&refusal))
+        passed
+            .map_err(|error| Obstacle::MetadataUnasked { doubted: doubted(), error: Box::new(error) }.into())
     }
 
     /// Whether it is worth asking the metadata store: one that has not answered for seconds would be waited for in vain.
@@ -51,10 +52,8 @@ impl Cluster {
             self.metadata_reaches(version, patience::MESSAGE_NEWS).await;
             if !is_listed() {
                 let (node, here) = (self.node_id(), self.metadata_version());
-                let what = format!(
-                    "node {node} knows of no segment {number} of {log}: its metadata are at version {here}, {version} was named"
-                );
-                return Err(Error::Unavailable { what });
+                let partition = log.to_string();
+                return Err(Obstacle::SegmentNumberUnlisted { node, partition, number, here, version }.into());
             }
         }
         Ok(())

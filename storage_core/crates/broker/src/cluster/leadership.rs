@@ -4,8 +4,9 @@ use walrus_model::{Descriptor, SegmentId};
 
 use crate::cluster::Cluster;
 use crate::cluster::routing::{is_led_by, open_segment};
-use crate::node::error::{Error, Result};
+use crate::node::error::Result;
 use crate::node::names::PartitionRef;
+use crate::node::obstacle::Obstacle;
 
 /// The leader of a partition's open segment, as this node's snapshot of the metadata says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl Cluster {
     pub(crate) fn leadership(&self, partition: &PartitionRef) -> Result<Leadership> {
         let routing = self.routing();
         let (_, found) = routing.partition(partition)?;
-        let nobody = || Error::Unavailable { what: format!("{partition} has no open segment") };
+        let nobody = || Obstacle::WithoutOpenSegment { partition: partition.to_string() };
         let Descriptor { id, number, base_offset, epoch, leader, .. } =
             &open_segment(found).ok_or_else(nobody)?.descriptor;
         Ok(Leadership {

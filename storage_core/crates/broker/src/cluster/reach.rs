@@ -7,6 +7,7 @@ use crate::cluster::routing::open_segment;
 use crate::cluster::standing;
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
+use crate::node::obstacle::Obstacle;
 
 impl Cluster {
     /// Whether appends to a segment are not worth waiting for here: too few of its replicas have answered this node
@@ -34,9 +35,6 @@ impl Cluster {
 
     /// The error for a segment that is cut off from here; it names the lost nodes.
     pub(crate) fn cut_off_error(&self, segment: &Descriptor) -> Error {
-        let (uuid, lost) = (segment.id, self.liveness().lost());
-        Error::Unavailable {
-            what: format!("segment {uuid} needs replicas on nodes {lost:?}, which do not answer"),
-        }
+        Obstacle::CutOff { segment: segment.id, nodes: self.liveness().lost() }.into()
     }
 }

@@ -19,6 +19,7 @@ use crate::copies::left;
 use crate::copies::wire;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{ReplicaAnswer, ReplicaRequest, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 
@@ -113,7 +114,7 @@ impl Copies {
                 (copy, self.cluster().tasks().blocking(move || asked.ask(ask)).await?)
             }
         };
-        let silent = || Error::Unavailable { what: "the replica has nothing to say".to_owned() };
+        let silent = || Error::from(Obstacle::NothingToSay);
         if let Said { answer: Some(reply), .. } = said {
             return Ok(wire::encode_reply(reply));
         }

@@ -14,7 +14,8 @@ use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::uuid_bytes;
 use crate::cluster::standing;
 use crate::copies::Copies;
-use crate::node::error::{Error, Result};
+use crate::node::error::Result;
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{Confirm, ConfirmAnswer, ReplicaName};
 use crate::peer::Request;
@@ -23,9 +24,8 @@ impl Copies {
     /// `Unavailable`, unless what this node knows of the end of an open segment is all there was when it was asked.
     pub(crate) async fn may_claim_end(&self, segment: &Descriptor) -> Result<()> {
         let claims = self.may_claim_ends(std::slice::from_ref(segment)).await;
-        claims.into_iter().collect::<Result<(), Doubt>>().map_err(|doubt| Error::Unavailable {
-            what: format!("how far segment {} goes is not sure: {doubt}", segment.id),
-        })
+        let claim = claims.into_iter().collect::<Result<(), Doubt>>();
+        claim.map_err(|doubt| Obstacle::EndUnsure { segment: segment.id, doubt }.into())
     }
 
     /// Says of each of many segments whether what this node knows of its end is all there was when it was asked. Sends one

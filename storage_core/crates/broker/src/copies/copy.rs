@@ -24,6 +24,7 @@ use crate::copies::promises;
 use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::error::{Error, Result};
 use crate::node::locks::{COPY, Lock};
+use crate::node::obstacle::Obstacle;
 
 /// About how much is read at once where a log is walked through.
 const WALK_BYTES: usize = 1 << 20;
@@ -178,9 +179,9 @@ impl Copy {
         match said.answer {
             Some(Reply::Sealed) => Ok(None),
             Some(Reply::Refused(Refusal::Gap { end, .. })) => Ok(Some(end)),
-            Some(Reply::Refused(Refusal::Holes { holes })) => Err(Error::Unavailable {
-                what: format!("the copy of segment {} lacks {holes:?}, which rotted", self.descriptor.id),
-            }),
+            Some(Reply::Refused(Refusal::Holes { holes })) => {
+                Err(Obstacle::Rotted { segment: self.descriptor.id, holes }.into())
+            }
             other => Err(Error::Internal { message: format!("segment {}: {other:?}", self.descriptor.id) }),
         }
     }

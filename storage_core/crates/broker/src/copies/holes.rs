@@ -10,6 +10,7 @@ use walrus_model::{Offset, OffsetRange};
 use crate::copies::Copies;
 use crate::copies::copy::Copy;
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 
 /// Fills the holes of a copy with what the other copies of the segment have, as far as their nodes answer, and says whether
 /// nothing is missing any more. What does not fit in its place stays a hole: such a copy is made anew once the segment is sealed.
@@ -39,8 +40,7 @@ async fn look(copies: &Arc<Copies>, copy: &Arc<Copy>) -> Result<Vec<OffsetRange>
 /// Fills the front of a hole from a copy that has it, or its back.
 async fn fill_one(copies: &Arc<Copies>, copy: &Arc<Copy>, hole: OffsetRange) -> Result<()> {
     let segment = copy.descriptor();
-    let what = format!("no other copy of segment {} that answers has it", segment.id);
-    let mut failure = Error::Unavailable { what };
+    let mut failure = Error::from(Obstacle::HoleNowhereFilled { segment: segment.id });
     let others = copies.holders(segment).into_iter();
     for node in others
         .filter(|node| *node != copies.cluster().node_id() && !copies.cluster().liveness().is_silent(*node))
@@ -59,7 +59,7 @@ async fn fill_one(copies: &Arc<Copies>, copy: &Arc<Copy>, hole: OffsetRange) -> 
             if copies.cluster().tasks().blocking(move || filling.fill_hole(from, &bytes)).await? {
                 return Ok(());
             }
-            failure = Error::Unavailable { what: format!("node {node}'s batches do not fit there") };
+            failure = Obstacle::BatchesUnfit { node }.into();
         }
     }
     Err(failure)

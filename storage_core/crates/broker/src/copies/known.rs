@@ -6,7 +6,8 @@ use walrus_model::{Descriptor, Epoch};
 
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
-use crate::node::error::{Error, Result};
+use crate::node::error::Result;
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 
 /// Limit on the epochs of a partition that metadata may have handed out and lost again.
@@ -26,11 +27,8 @@ impl Copies {
             self.cluster().metadata_reaches(version, patience::MESSAGE_NEWS).await;
             if !self.knows_now(segment, epoch)? {
                 let (node, here) = (self.cluster().node_id(), self.cluster().metadata_version());
-                let what = format!(
-                    "node {node} knows of no segment {} and no epoch {} of it: its metadata are at version {here}, {version} was named",
-                    segment.id, epoch.0
-                );
-                return Err(Error::Unavailable { what });
+                let (segment, epoch) = (segment.id, epoch.0);
+                return Err(Obstacle::EpochUnlisted { node, segment, epoch, here, version }.into());
             }
         }
         Ok(())

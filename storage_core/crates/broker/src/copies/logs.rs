@@ -8,6 +8,7 @@ use walrus_metadata::{Segment, SegmentState};
 use walrus_model::Descriptor;
 
 use crate::copies::wire;
+use crate::node::obstacle::Obstacle;
 
 use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::{Place, log_id, log_spec, uuid_bytes};
@@ -69,17 +70,14 @@ impl Copies {
             listed.find(|listed| listed.descriptor.number + 1 == segment.number).cloned()
         };
         let Some(Segment { descriptor, state: SegmentState::Sealed(_), .. }) = before else {
-            let what = format!("segment {} was not prepared and has no sealed one before it", segment.id);
-            return Err(Error::Unavailable { what });
+            return Err(Obstacle::Unprepared { segment: segment.id }.into());
         };
         let last =
             |facts: &SegmentFacts| facts.sealed.then(|| ProducerTable::decode(&facts.producers)).flatten();
         if let Some(table) = self.find_fact(&descriptor, last).await {
             return Ok(self.producers_behind(&descriptor, table));
         }
-        let what =
-            format!("no node with a sealed copy of segment {} answers for its producers", descriptor.id);
-        Err(Error::Unavailable { what })
+        Err(Obstacle::ProducersUnknown { segment: descriptor.id }.into())
     }
 
     /// The producers with which the successor of a segment begins: those at its end, but who had been silent for long when it

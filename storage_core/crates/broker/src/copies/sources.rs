@@ -8,6 +8,7 @@ use walrus_model::{Descriptor, Offset, SegmentId};
 use crate::cluster::segment::{log_id, uuid_bytes};
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
@@ -31,7 +32,7 @@ impl Copies {
 
     /// Fetches whole batches from an offset on, from the first node that has them; at last from what a former disk left here.
     pub(crate) async fn fetch_from_any(&self, segment: &Descriptor, from: Offset) -> Result<Vec<Bytes>> {
-        let mut failure = Error::Unavailable { what: format!("nobody else has segment {}", segment.id) };
+        let mut failure = Error::from(Obstacle::NobodyElseHas { segment: segment.id });
         for node in self.holders(segment).into_iter().filter(|node| *node != self.cluster().node_id()) {
             match self.fetch(segment.id, node, from).await {
                 Ok(batches) if !batches.is_empty() => return Ok(batches),

@@ -27,6 +27,7 @@ use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, Turn};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::reading::reader::ReadOptions;
 use crate::topics::Topics;
@@ -111,7 +112,7 @@ impl Owner {
                 tick = recorded.changed() => tick.expect("the owner holds the sender"),
                 tick = lost_nodes.changed() => tick.expect("the cluster holds the sender"),
                 () = tokio::time::sleep_until(deadline) => {
-                    return Err(Error::Unavailable { what: format!("{} takes no records of cursors", self.log) });
+                    return Err(Obstacle::CursorsUnrecorded { log: self.log.to_string() }.into());
                 }
             }
         }

@@ -24,6 +24,7 @@ use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::metrics::Metrics;
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{
     CursorAnswer, CursorHandOver, CursorHandOverAnswer, CursorNext, CursorNextAnswer, CursorRequest,
@@ -197,8 +198,7 @@ impl CursorService {
                 Error::UnknownTopic { topic: name } if name != log.topic.as_str() => {
                     let listed = || topics.topic(topic.name.as_str()).filter(|listed| listed.id == topic.id);
                     topics.cluster().find_confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
-                    problem =
-                        Error::Unavailable { what: format!("the owner has not heard of {} yet", topic.name) };
+                    problem = Obstacle::OwnerUninformed { topic: topic.name.to_string() }.into();
                 }
                 Error::UnknownTopic { .. } => {} // the owner has not heard of its log yet
                 Error::NotLeader { .. } | Error::OutcomeUnknown { .. } => {}

@@ -18,6 +18,7 @@ use crate::copies::sealing;
 use crate::copies::wire::{self, Ask};
 use crate::ending::publish;
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{ReplicaAnswer, SegmentInfo};
 use crate::peer::Request;
@@ -70,8 +71,7 @@ pub(crate) async fn run(
                 copies.cluster().news().wait(patience::OUTBID_STANDS_BACK * factor).await;
             }
             Err(AttemptEnd::Late) => {
-                let what = format!("too few replicas of segment {} answer", segment.id);
-                return Err(Error::Unavailable { what });
+                return Err(Obstacle::ReplicasSilent { segment: segment.id }.into());
             }
         }
     }
@@ -261,7 +261,7 @@ async fn with_missing(
     if from >= end {
         return nothing(accept);
     }
-    let mut failure = Error::Unavailable { what: format!("nobody has all of segment {}", segment.id) };
+    let mut failure = Error::from(Obstacle::NobodyHasAll { segment: segment.id });
     for node in nodes {
         match copies.fetch(segment.id, node, from).await {
             Ok(batches) => return Ok(Ask::Accept(accept, from, batches, Box::new(segment.clone()))),

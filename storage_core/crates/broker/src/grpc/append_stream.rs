@@ -15,7 +15,8 @@ use super::status::{error_message, status_of};
 use crate::broker::Broker;
 use crate::node::awake;
 use crate::node::budget::Purpose;
-use crate::node::error::{Error, Result};
+use crate::node::error::Result;
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::v1::{AppendRequest, AppendResponse};
 
@@ -70,8 +71,7 @@ pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, 
             Event::Requested(Ok(None)) => ended = Some(None),
             Event::Requested(Err(status)) => ended = Some(Some(status)),
             Event::Stopping => {
-                let stopping = Error::Unavailable { what: "this node is stopping".to_owned() };
-                ended = Some(Some(status_of(&stopping)));
+                ended = Some(Some(status_of(&Obstacle::Stopping.into())));
             }
         }
     }

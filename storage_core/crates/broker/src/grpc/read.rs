@@ -15,6 +15,7 @@ use super::status::status_of;
 use crate::broker::Broker;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
 use crate::reading::reader::{ReadOptions, ReadPage};
@@ -85,8 +86,7 @@ impl ReadCall {
         }
         let stop = self.broker.cluster().tasks().shutdown().clone();
         let read = stop.run_until_cancelled(self.broker.read(&self.from, self.offset, self.options)).await;
-        let page =
-            read.unwrap_or_else(|| Err(Error::Unavailable { what: "this node is stopping".to_owned() }))?;
+        let page = read.unwrap_or_else(|| Err(Obstacle::Stopping.into()))?;
         self.ended = page.pieces.is_empty();
         if self.ended && self.answered {
             return Ok(None);

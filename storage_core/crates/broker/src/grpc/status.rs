@@ -84,6 +84,7 @@ fn code_of(error: &Error) -> Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::obstacle::Obstacle;
 
     #[test]
     fn every_kind_of_error_has_its_code_its_reason_and_its_words() {
@@ -101,7 +102,7 @@ mod tests {
             (Error::ProducerFenced { producer_id: 1, current: 2, got: 1 }, Code::FailedPrecondition),
             (Error::OffsetOutOfRange { requested: 1, start: 2, end: 3 }, Code::OutOfRange),
             (Error::TooLarge { what: text(), bytes: 2, bytes_max: 1 }, Code::InvalidArgument),
-            (Error::Unavailable { what: text() }, Code::Unavailable),
+            (Obstacle::Told { words: text() }.into(), Code::Unavailable),
             (Error::Timeout { what: text(), waited_ms: 1 }, Code::DeadlineExceeded),
             (Error::OutcomeUnknown { what: text() }, Code::Unknown),
             (Error::NoSpace { node: 1 }, Code::ResourceExhausted),

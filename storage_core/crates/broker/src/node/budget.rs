@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 
 /// Limit on the length of a batch that a broker takes. Two of them fit a frame between brokers.
 pub(crate) const BATCH_BYTES_MAX: usize = 24 << 20;
@@ -163,8 +164,7 @@ impl Share {
     }
 
     pub(crate) fn exhausted(&self) -> Error {
-        let (name, bytes_max) = (self.purpose.name(), self.bytes_max);
-        Error::Unavailable { what: format!("this node holds {bytes_max} bytes of {name}, as much as it may") }
+        Obstacle::BudgetSpent { purpose: self.purpose.name(), bytes_max: self.bytes_max }.into()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The one error type of the data plane. `peer/errors.rs` has it as brokers send it to each other.
 
+use crate::node::obstacle::Obstacle;
 use serde::Serialize;
 use walrus_metadata::RequestError;
 
@@ -118,10 +119,11 @@ pub enum Error {
         bytes_max: u64,
     },
     /// It cannot be done now; nothing was done.
-    #[error("unavailable: {what}; try again")]
+    #[error("unavailable: {obstacle}; try again")]
     Unavailable {
-        /// What is missing.
-        what: String,
+        /// What stands in the way. Clients get it as text, in the fact `what`.
+        #[serde(rename = "what", serialize_with = "Obstacle::serialize_text")]
+        obstacle: Obstacle,
     },
     /// Not within the deadline; nothing was done.
     #[error("timed out after {waited_ms} ms: {what}; try again")]
@@ -244,10 +246,16 @@ impl Error {
     }
 }
 
+impl From<Obstacle> for Error {
+    fn from(obstacle: Obstacle) -> Self {
+        Self::Unavailable { obstacle }
+    }
+}
+
 impl From<RequestError> for Error {
     fn from(error: RequestError) -> Self {
         if error.is_retryable() {
-            return Self::Unavailable { what: error.to_string() };
+            return Obstacle::RequestFailed { error: Box::new(error) }.into();
         }
         let message = error.to_string();
         let reason = match error {

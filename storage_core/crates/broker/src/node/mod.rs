@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod locks;
 pub mod metrics;
 pub(crate) mod names;
+pub(crate) mod obstacle;
 pub(crate) mod patience;
 pub mod proto;
 pub(crate) mod secret;

@@ -11,6 +11,7 @@ use crate::copies::Copies;
 use crate::copies::wire::{self, Ask};
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{Kind, Prepare, ReplicaAnswer};
 use crate::partition::leader::Leader;
@@ -145,18 +146,18 @@ fn send(link: &Link, copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize, a
     let deadline = Instant::now() + patience::REPLICA_ANSWER;
     link.connection
         .send((Kind::Replica, Purpose::Replication), payload.into(), deadline, completion)
-        .map_err(|what| Error::Unavailable { what: what.to_owned() })
+        .map_err(|reason| Obstacle::ConnectionBroken { reason: reason.to_owned() }.into())
 }
 
 /// The answer of a replica.
 pub(crate) fn decode(answer: Result<bytes::Bytes, CallError>) -> Result<Reply> {
-    let lost = |what: String| Error::Unavailable { what };
+    let lost = |reason: String| Error::from(Obstacle::ConnectionBroken { reason });
     match answer {
         Ok(payload) => {
             let answer = ReplicaAnswer::decode(payload).map_err(|problem| lost(problem.to_string()))?;
             wire::decode_reply(answer)
         }
         Err(CallError::Refused(error)) => Err(error),
-        Err(CallError::NotSent(what) | CallError::Lost(what)) => Err(lost(what)),
+        Err(CallError::NotSent(reason) | CallError::Lost(reason)) => Err(lost(reason)),
     }
 }

@@ -17,6 +17,7 @@ use crate::ending::publish;
 use crate::ending::recovery;
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicName;
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::partition::leader::Leader;
 
@@ -108,9 +109,7 @@ async fn await_acked(leader: &Leader) -> Result<()> {
         tokio::time::timeout(patience::LAST_APPENDS_ACKED, watermark.wait_for(|reached| *reached >= end));
     match acked.await {
         Ok(Ok(_)) => Ok(()),
-        _ => Err(Error::Unavailable {
-            what: format!("{}: too few replicas have its last batches", leader.label()),
-        }),
+        _ => Err(Obstacle::LastBatchesUnacknowledged { label: leader.label().to_owned() }.into()),
     }
 }
 
@@ -125,7 +124,7 @@ async fn await_decision(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
         drop(tokio::time::timeout(patience::METADATA_ANSWER, end.wait_for(Option::is_some)).await);
     }
     let value = end.borrow().clone();
-    let unknown = || Error::Unavailable { what: format!("the end of {} is not known yet", leader.label()) };
+    let unknown = || Obstacle::LeaderEndUnknown { label: leader.label().to_owned() }.into();
     value.map(|value| (*value).clone()).ok_or_else(unknown)
 }
 
@@ -164,7 +163,7 @@ async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
 
 /// Answers the successor that metadata has, if it can still serve; else has a new one allotted.
 async fn allot(copies: &Arc<Copies>, roll: &Roll, leader: &Leader, avoid: &[u32]) -> Result<Descriptor> {
-    let late = |_| Error::Unavailable { what: format!("{} is allotted no successor", roll.label) };
+    let late = |_| Obstacle::WithoutSuccessor { label: roll.label.to_string() };
     let _turn =
         tokio::time::timeout(patience::METADATA_ALLOTS, leader.allotting.lock()).await.map_err(late)?;
     if let Some(successor) = listed_successor(copies, &roll.segment)

@@ -5,10 +5,11 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use crate::node::error::Error;
+use crate::node::obstacle::Obstacle;
 use crate::node::proto::peer::ErrorAnswer;
 use crate::node::proto::peer::error_answer::{self, Kind};
 
-/// Both directions between [`Error`] and [`Kind`], whose fields have the same names and types.
+/// Both directions between [`Error`] and [`Kind`], whose fields have the same names and types but where told.
 macro_rules! same_fields {
     ($($name:ident { $($field:ident),* })*) => {
         fn encode_kind(error: &Error) -> Option<Kind> {
@@ -20,6 +21,10 @@ macro_rules! same_fields {
                     let (producer_id, current, got) = (*producer_id, (*current).into(), (*got).into());
                     Some(Kind::ProducerFenced(error_answer::ProducerFenced { producer_id, current, got }))
                 }
+                // An obstacle goes as its text.
+                Error::Unavailable { obstacle } => {
+                    Some(Kind::Unavailable(error_answer::Unavailable { what: obstacle.to_string() }))
+                }
                 // A kind that this broker heard from a newer one and does not know.
                 Error::Foreign { .. } => None,
             }
@@ -28,6 +33,9 @@ macro_rules! same_fields {
         fn decode_kind(kind: Kind) -> Option<Error> {
             match kind {
                 $(Kind::$name(error_answer::$name { $($field),* }) => Some(Error::$name { $($field),* }),)*
+                Kind::Unavailable(error_answer::Unavailable { what }) => {
+                    Some(Obstacle::Told { words: what }.into())
+                }
                 Kind::ProducerFenced(error_answer::ProducerFenced { producer_id, current, got }) => {
                     let (current, got) = (current.try_into().ok()?, got.try_into().ok()?);
                     Some(Error::ProducerFenced { producer_id, current, got })
@@ -50,7 +58,6 @@ same_fields! {
     TooManyProducers { producers_max }
     OffsetOutOfRange { requested, start, end }
     TooLarge { what, bytes, bytes_max }
-    Unavailable { what }
     Timeout { what, waited_ms }
     OutcomeUnknown { what }
     NoSpace { node }
@@ -101,7 +108,7 @@ mod tests {
             Error::TooManyProducers { producers_max: u64::MAX },
             Error::OffsetOutOfRange { requested: 1, start: 2, end: 3 },
             Error::TooLarge { what: text("w"), bytes: 1, bytes_max: 2 },
-            Error::Unavailable { what: text("w") },
+            Obstacle::Told { words: text("w") }.into(),
             Error::Timeout { what: text("w"), waited_ms: 5 },
             Error::OutcomeUnknown { what: text("w") },
             Error::NoSpace { node: 1 },

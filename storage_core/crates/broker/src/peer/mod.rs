@@ -24,6 +24,7 @@ use crate::node::budget::{Budget, Purpose};
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, PEERS};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{Confirm, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
 use crate::node::secret::Secrets;
@@ -183,7 +184,7 @@ impl Peers {
         let deadline = Instant::now() + patience;
         let lane = if matches!(request, Request::Ping) { Lane::Ping } else { Lane::Ask };
         let connection = tokio::time::timeout(patience, self.connection(node, lane));
-        let late = |_| Error::Unavailable { what: format!("node {node} does not take connections") };
+        let late = |_| Obstacle::Unconnected { node };
         let connection = connection.await.map_err(late)??;
         let (sender, receiver) = oneshot::channel();
         let purpose = request.purpose();
@@ -191,13 +192,11 @@ impl Peers {
         let completion = Box::new(move |answer| drop(sender.send(answer)));
         connection
             .send((kind, purpose), payload, deadline, completion)
-            .map_err(|what| Error::Unavailable { what: format!("node {node}: {what}") })?;
+            .map_err(|reason| Obstacle::NotSent { node, reason: reason.to_owned() })?;
         match receiver.await {
             Ok(Ok(payload)) => Ok(payload),
             Ok(Err(CallError::Refused(error))) => Err(error),
-            Ok(Err(CallError::NotSent(what))) => {
-                Err(Error::Unavailable { what: format!("node {node}: {what}") })
-            }
+            Ok(Err(CallError::NotSent(reason))) => Err(Obstacle::NotSent { node, reason }.into()),
             Ok(Err(CallError::Lost(what))) => {
                 if lane == Lane::Ping {
                     connection.close(); // it may be half open: the next ping finds out
@@ -218,7 +217,7 @@ impl Peers {
         tokio::select! {
             biased;
             Ok(_) = given_up.wait_for(|given_up| *given_up) => {
-                Err(Error::Unavailable { what: format!("node {node} does not answer") })
+                Err(Obstacle::Silent { node }.into())
             }
             connected = self.connect(&peer, lane) => connected,
         }
@@ -226,7 +225,7 @@ impl Peers {
 
     fn peer(&self, node: u32) -> Result<Arc<Peer>> {
         let peer = self.nodes.lock().get(&node).cloned();
-        peer.ok_or_else(|| Error::Unavailable { what: format!("unknown addr for node {node}") })
+        peer.ok_or(Obstacle::AddressUnknown { node }.into())
     }
 
     async fn connect(&self, peer: &Peer, lane: Lane) -> Result<Arc<Connection>> {
@@ -236,9 +235,8 @@ impl Peers {
             return Ok(connection.clone());
         }
         attempt.connection = None;
-        let unavailable = |what: String| Error::Unavailable { what };
         if attempt.not_before.is_some_and(|not_before| Instant::now() < not_before) {
-            return Err(unavailable(format!("node {node} at {} was not reachable just now", peer.address)));
+            return Err(Obstacle::RetriedTooSoon { node, address: peer.address.clone() }.into());
         }
         let hello = Hello { is_replica_lane: lane == Lane::Replica, ..self.hello.clone() };
         let secrets = self.secrets.clone();
@@ -260,7 +258,8 @@ impl Peers {
                     tracing::warn!(node, address = peer.address, %problem, "cannot connect to peer, trying on");
                 }
                 *attempt = Attempt { connection: None, not_before: Some(Instant::now() + backoff), backoff };
-                Err(unavailable(format!("node {node} at {} is not reachable: {problem}", peer.address)))
+                let (address, reason) = (peer.address.clone(), problem.to_string());
+                Err(Obstacle::Unreachable { node, address, reason }.into())
             }
         }
     }
@@ -333,7 +332,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_for_a_connection_to_a_node_that_is_given_up_learns_so_at_once() {
         let (_listener, peers) = mute_peer().await;
-        let unanswered = Error::Unavailable { what: "node 7 does not answer".to_owned() };
+        let unanswered = Error::from(Obstacle::Silent { node: 7 });
         let mut first = pin!(peers.connection(7, Lane::Ask));
         let mut behind = pin!(peers.connection(7, Lane::Ask));
         assert!(poll!(&mut first).is_pending() && poll!(&mut behind).is_pending());

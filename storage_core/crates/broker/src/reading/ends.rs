@@ -9,8 +9,9 @@ use walrus_model::{Descriptor, SegmentId};
 
 use crate::cluster::routing::base_of;
 use crate::cluster::segment::uuid_bytes;
-use crate::node::error::{Error, Result};
+use crate::node::error::Result;
 use crate::node::names::PartitionRef;
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{SegmentFacts, SegmentInfoAnswer};
 use crate::peer::Request;
@@ -23,7 +24,7 @@ impl Reading {
         let last = partition.segments.last().map(|last| last.descriptor.id);
         partition.segments.retain(|listed| Some(listed.descriptor.id) == segment.or(last));
         let sizes = self.sure_sizes(place.topic.as_str(), std::slice::from_ref(&partition)).await?;
-        let none = || Error::Unavailable { what: format!("{place} has no segment") };
+        let none = || Obstacle::WithoutSegment { partition: place.to_string() };
         let listed = partition.segments.first().ok_or_else(none)?;
         Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
     }
@@ -41,9 +42,9 @@ impl Reading {
             Some((segment.descriptor.id, doubt))
         });
         match unknown {
-            Some((segment, doubt)) => Err(Error::Unavailable {
-                what: format!("how far segment {segment} of {topic} goes is not known: {doubt}"),
-            }),
+            Some((segment, doubt)) => {
+                Err(Obstacle::EndUnknown { segment, topic: topic.to_owned(), doubt }.into())
+            }
             None => Ok(sizes),
         }
     }

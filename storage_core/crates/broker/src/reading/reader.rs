@@ -17,6 +17,7 @@ use crate::copies::copy::Readable;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
@@ -127,9 +128,7 @@ impl Reading {
                         news.wait(patience::NEWS_LOOK).await;
                         continue;
                     }
-                    return Err(Error::Unavailable {
-                        what: format!("the leader's copy is not mended yet: {damaged}"),
-                    });
+                    return Err(Obstacle::LeaderNotMended { damage: damaged.to_string() }.into());
                 }
                 // The leader is gone: soon another node has the offset, or the end is decided.
                 Err(Error::Unavailable { .. }) if end.is_none() && may_wait() => {
@@ -137,8 +136,8 @@ impl Reading {
                     continue;
                 }
                 // The metadata list it: whoever calls it unknown knows less than this node.
-                Err(error @ Error::UnknownSegment { .. }) => {
-                    return Err(Error::Unavailable { what: error.to_string() });
+                Err(Error::UnknownSegment { segment }) => {
+                    return Err(Obstacle::SegmentUnheardOf { segment }.into());
                 }
                 fetched => fetched?,
             };
@@ -153,8 +152,7 @@ impl Reading {
                     news.wait(patience::NEWS_LOOK).await;
                     continue;
                 }
-                let what = format!("what follows in segment {} is not known yet", segment.descriptor.id);
-                return Err(Error::Unavailable { what });
+                return Err(Obstacle::WhatFollowsUnknown { segment: segment.descriptor.id }.into());
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || (fetched.sealed && options.segment.is_some()) {
@@ -264,17 +262,16 @@ impl Reading {
             {
                 // Below the end of a sealed segment there is something: this copy is not whole yet.
                 Ok(answer) if answer.batches.is_empty() && !is_open => {
-                    failures
-                        .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
+                    failures.add(Obstacle::CopyNotWhole { node }.into());
                 }
                 Ok(answer) => return Ok(answer),
                 // A read may always be repeated; and one whose metadata are older than ours has yet to learn.
-                Err(Error::OutcomeUnknown { what } | Error::UnknownSegment { segment: what }) => {
-                    failures.add(Error::Unavailable { what });
+                Err(Error::OutcomeUnknown { what }) => failures.add(Obstacle::Told { words: what }.into()),
+                Err(Error::UnknownSegment { segment }) => {
+                    failures.add(Obstacle::SegmentUnheardOf { segment }.into());
                 }
                 Err(Error::OffsetOutOfRange { .. }) if !is_open => {
-                    failures
-                        .add(Error::Unavailable { what: format!("node {node} does not have it all yet") });
+                    failures.add(Obstacle::CopyNotWhole { node }.into());
                 }
                 Err(error) => failures.add(error),
             }
@@ -291,7 +288,6 @@ impl Reading {
         wait: Duration,
     ) -> Result<FetchAnswer> {
         let until = Instant::now() + wait;
-        let unavailable = |what: String| Err(Error::Unavailable { what });
         let mut metadata = self.cluster().watch_metadata();
         let mut lost = self.cluster().liveness().watch_lost();
         loop {
@@ -316,21 +312,17 @@ impl Reading {
             }
             let out_of_range = Error::OffsetOutOfRange { requested: offset, start, end: high_watermark };
             if offset < start {
-                return unavailable(format!(
-                    "offset {offset} is before segment {segment}, in one that it follows"
-                ));
+                return Err(Obstacle::BeforeSegment { offset, segment }.into());
             }
             if sealed || !is_all {
                 // Whoever asks takes it for open, and so may the metadata here.
                 self.copies().table().note_doubt(segment);
             }
             if sealed && offset > high_watermark {
-                return unavailable(format!(
-                    "offset {offset} is behind segment {segment}, in one that follows it"
-                ));
+                return Err(Obstacle::BehindSegment { offset, segment }.into());
             }
             if !is_all {
-                return unavailable(format!("where segment {segment} ends is not decided yet"));
+                return Err(Obstacle::EndUndecided { segment }.into());
             }
             let empty = FetchAnswer { batches: Vec::new(), next_offset: offset, high_watermark, sealed };
             if sealed {
@@ -353,7 +345,7 @@ impl Reading {
                 () = grown => {}
                 _ = metadata.changed() => {} // it may be sealed, or have got a leader
                 _ = lost.changed() => {}
-                () = self.cluster().tasks().shutdown().cancelled() => return unavailable("this node is stopping".to_owned()),
+                () = self.cluster().tasks().shutdown().cancelled() => return Err(Obstacle::Stopping.into()),
                 () = tokio::time::sleep_until(until) => {}
             }
         }
@@ -366,9 +358,7 @@ impl Reading {
         }
         match tokio::time::timeout(patience::OWN_COPY_READABLE, log.committed()).await {
             Ok(committed) => committed.map_err(|error| self.copies().bucket().error(log.name(), error)),
-            Err(_) => Err(Error::Unavailable {
-                what: format!("the disk of node {} stands still", self.cluster().node_id()),
-            }),
+            Err(_) => Err(Obstacle::DiskStill { node: self.cluster().node_id() }.into()),
         }
     }
 
@@ -456,12 +446,10 @@ impl Failures {
 
     /// The error for all of them. It is a loss only where every copy is damaged; as long as one may come back, it is waited for.
     fn sum(self, segment: SegmentId) -> Error {
-        let nobody = || Error::Unavailable { what: format!("segment {segment} has no replica") };
+        let nobody = || Obstacle::WithoutReplica { segment }.into();
         match (self.damaged, self.is_unsure) {
             (Some((key, start, end)), false) => Error::DataLoss { key, start, end },
-            (Some(_), true) => Error::Unavailable {
-                what: format!("of segment {segment} all copies that answer are damaged there"),
-            },
+            (Some(_), true) => Obstacle::AnsweringCopiesDamaged { segment }.into(),
             (None, _) => self.last.unwrap_or_else(nobody),
         }
     }

@@ -38,6 +38,7 @@ mod tests {
     use super::super::codec::BadFrame;
     use super::*;
     use crate::node::error::Error;
+    use crate::node::obstacle::Obstacle;
 
     #[test]
     fn answers_look_like_those_of_the_original() {
@@ -62,7 +63,7 @@ mod tests {
     fn first_words_tell_the_kind() {
         let text = || "t".to_owned();
         for (error, words) in [
-            (Error::Unavailable { what: text() }, "unavailable: "),
+            (Obstacle::Told { words: text() }.into(), "unavailable: "),
             (Error::Timeout { what: text(), waited_ms: 1 }, "timed out after "),
             (Error::NotLeader { key: text(), hint: None }, "NotLeaderForPartition: "),
             (Error::NoSpace { node: 1 }, "no space left "),

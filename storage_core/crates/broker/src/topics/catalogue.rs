@@ -11,6 +11,7 @@ use walrus_model::{NodeId, SegmentId, TopicId};
 use crate::cluster::routing::{DEFAULT_ORG, base_of, log_start};
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicName};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::reading::ends::{Size, end_of};
 use crate::topics::Topics;
@@ -47,7 +48,7 @@ impl Topics {
         };
         let answer = self.cluster().control().ask(&event, patience::METADATA_ANSWER_TO_CLIENT).await?;
         let created = matches!(answer, Response::Topic { created: true, .. });
-        let missing = || Error::Unavailable { what: format!("topic {name} is not published yet") };
+        let missing = || Obstacle::TopicUnpublished { topic: name.to_string() };
         let topic = self.topic(name.as_str()).ok_or_else(missing)?;
         tracing::info!(topic = name.as_str(), partitions = topic.partitions, created, "topic created");
         check_partitions(topic, partitions).map(|topic| (topic, created))
@@ -136,7 +137,7 @@ impl Topics {
         let routing = self.cluster().routing();
         let (_, partition) = routing.partition(&wanted)?;
         let last = partition.segments.last();
-        let nobody = || Error::Unavailable { what: format!("topic {topic} has no segment") };
+        let nobody = || Obstacle::TopicWithoutSegment { topic: topic.to_owned() };
         let last = last.ok_or_else(nobody)?;
         let sealed = |segment: &Segment| match &segment.state {
             SegmentState::Sealed(value) => Some((segment.descriptor.number, value.end.0 - base_of(segment))),

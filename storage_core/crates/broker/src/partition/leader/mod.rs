@@ -30,6 +30,7 @@ use crate::copies::wire::{AppendBytes, Ask};
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{LEADER, Lock};
+use crate::node::obstacle::Obstacle;
 use crate::partition::ack::AppendAck;
 use crate::partition::link::Mailbox;
 use crate::partition::window::{RecentBatch, Window};
@@ -146,11 +147,10 @@ impl Leader {
         back: Weak<dyn Requeue>,
     ) -> Result<Self> {
         let descriptor = segment.descriptor.clone();
-        let unfit = |what: &str| Error::Unavailable { what: format!("{label}: {what}") };
         let own_replica = descriptor.replicas.iter().position(|replica| replica.node.0 == node);
-        let own_replica = own_replica.ok_or_else(|| unfit("it is led here and not stored here"))?;
+        let own_replica = own_replica.ok_or_else(|| Obstacle::LedNotStored { label: label.to_string() })?;
         if log.end_offset() != log.base_offset() || log.is_sealed() {
-            return Err(unfit("it was written before, and a leader never resumes"));
+            return Err(Obstacle::WrittenBefore { label: label.to_string() }.into());
         }
         let machine = walrus_replica::Leader::open(descriptor.clone(), descriptor.leader.process);
         bind_writer(&copy, &machine)?;
@@ -215,8 +215,7 @@ impl Leader {
             return Err(self.not_leader());
         }
         if state.window.bytes() > UNACKNOWLEDGED_BYTES_MAX {
-            let what = format!("too much of {} waits for its replicas", self.label());
-            return Err(Error::Unavailable { what });
+            return Err(Obstacle::ReplicasBehind { label: self.label().to_owned() }.into());
         }
         let last = state.machine.last();
         let commit = state.machine.high_watermark();
@@ -467,6 +466,6 @@ fn bind_writer(copy: &Copy, machine: &walrus_replica::Leader) -> Result<()> {
     };
     match copy.ask(Ask::Append(append))?.answer {
         Some(Reply::Ack { .. }) => Ok(()),
-        other => Err(Error::Unavailable { what: format!("the own copy takes no appends: {other:?}") }),
+        answer => Err(Obstacle::OwnCopyUnwilling { answer: answer.map(Box::new) }.into()),
     }
 }

@@ -13,6 +13,7 @@ use walrus_model::SegmentId;
 use super::{Arrival, Mode, QueuedBatch, Sequencer, State};
 use crate::cluster::routing::is_led_by;
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::partition::leader::AppendOutcome;
 use crate::partition::leader::Leader;
@@ -49,7 +50,7 @@ impl Sequencer {
             if self.leaders.cluster().tasks().shutdown().is_cancelled() {
                 let mut state = self.state.lock();
                 (state.roll, state.mode) = (None, Mode::Idle);
-                self.fail_queue(&mut state, &stopping());
+                self.fail_queue(&mut state, &Obstacle::Stopping.into());
                 return;
             }
             let roll = self.state.lock().roll.take();
@@ -141,7 +142,7 @@ impl Sequencer {
         let now = Instant::now();
         let mut state = self.state.lock();
         if self.leaders.cluster().tasks().shutdown().is_cancelled() {
-            self.fail_queue(&mut state, &stopping());
+            self.fail_queue(&mut state, &Obstacle::Stopping.into());
         }
         if !state.queue.is_empty()
             && let Some(open) =
@@ -152,13 +153,14 @@ impl Sequencer {
         if state.queue.iter().all(|waiting| waiting.deadline > now) {
             return;
         }
-        let what = format!("{}/{} has no leader: {}", self.name, self.partition, state.obstacle);
+        let partition = format!("{}/{}", self.name, self.partition);
+        let obstacle = Obstacle::WithoutLeader { partition, reason: state.obstacle.clone() };
         let (late, waiting) =
             std::mem::take(&mut state.queue).into_iter().partition(|one| one.deadline <= now);
         state.queue = waiting;
         for waiting in Vec::from(late) {
             self.note_dequeued(&waiting);
-            drop(waiting.reply.send(Err(Error::Unavailable { what: what.clone() })));
+            drop(waiting.reply.send(Err(obstacle.clone().into())));
         }
     }
 
@@ -202,7 +204,7 @@ impl Sequencer {
             let leader = self.leader(segment).await?;
             if !leader.is_leading() {
                 // It is being rolled or recovered: the end comes from the metadata.
-                return Err(Error::Unavailable { what: format!("{} is ending", leader.label()) });
+                return Err(Obstacle::Ending { label: leader.label().to_owned() }.into());
             }
             Ok(self.fill_leader(&leader))
         } else if leader.node.0 == self.leaders.cluster().node_id()
@@ -258,14 +260,10 @@ impl Sequencer {
                     .waiting_bytes
                     .inc_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
                 state.queue.push_front(waiting);
-                return Err(Error::Unavailable { what: "the connection to the leader was lost".to_owned() });
+                return Err(Obstacle::LeaderLost.into());
             }
         }
         state.mode = Mode::Remote { segment, connection: connection.clone() };
         Ok(HandOver::All)
     }
-}
-
-fn stopping() -> Error {
-    Error::Unavailable { what: "this node is stopping".to_owned() }
 }

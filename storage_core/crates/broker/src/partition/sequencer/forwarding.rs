@@ -11,6 +11,7 @@ use walrus_model::SegmentId;
 use super::{InFlight, Mode, QueuedBatch, Sequencer, State};
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{AppendAnswer, ForwardAppend, Kind};
 use crate::partition::ack::AppendAck;
@@ -112,11 +113,9 @@ fn outcome(answer: Result<Bytes, CallError>, waiting: &QueuedBatch) -> Outcome {
     match answer {
         Ok(payload) => match AppendAnswer::decode(payload) {
             Ok(AppendAnswer { moved: true, .. }) if !is_late => {
-                Outcome::Again { why: "its segment is being rolled".to_owned(), moved: true }
+                Outcome::Again { why: Obstacle::Rolling.to_string(), moved: true }
             }
-            Ok(AppendAnswer { moved: true, .. }) => {
-                Outcome::Final(Err(Error::Unavailable { what: "its segment is being rolled".to_owned() }))
-            }
+            Ok(AppendAnswer { moved: true, .. }) => Outcome::Final(Err(Obstacle::Rolling.into())),
             Ok(AppendAnswer { base_offset, end_offset, duplicate, .. }) => {
                 Outcome::Final(Ok(AppendAck { base_offset, end_offset, duplicate }))
             }
@@ -125,17 +124,21 @@ fn outcome(answer: Result<Bytes, CallError>, waiting: &QueuedBatch) -> Outcome {
             }
         },
         // The leader's node stops, or too much waits there: nothing was written.
-        Err(CallError::Refused(Error::Unavailable { what })) if !is_late => {
-            Outcome::Again { why: what, moved: true }
+        Err(CallError::Refused(Error::Unavailable { obstacle })) if !is_late => {
+            Outcome::Again { why: obstacle.to_string(), moved: true }
         }
         Err(CallError::Refused(error)) => Outcome::Final(Err(error)),
-        Err(CallError::NotSent(why)) if is_late => Outcome::Final(Err(Error::Unavailable { what: why })),
+        Err(CallError::NotSent(reason)) if is_late => {
+            Outcome::Final(Err(Obstacle::ConnectionBroken { reason }.into()))
+        }
         Err(CallError::NotSent(why)) => Outcome::Again { why, moved: false },
         Err(CallError::Lost(why)) if !waiting.is_idempotent => {
             let what = format!("the leader's node did not answer ({why}) for a batch without producer id");
             Outcome::Final(Err(Error::OutcomeUnknown { what }))
         }
-        Err(CallError::Lost(why)) if is_late => Outcome::Final(Err(Error::Unavailable { what: why })),
+        Err(CallError::Lost(reason)) if is_late => {
+            Outcome::Final(Err(Obstacle::ConnectionBroken { reason }.into()))
+        }
         Err(CallError::Lost(why)) => Outcome::Again { why, moved: false },
     }
 }

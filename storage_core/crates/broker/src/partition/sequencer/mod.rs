@@ -25,6 +25,7 @@ use crate::cluster::routing::open_segment;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, SEQUENCER};
 use crate::node::names::TopicName;
+use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::partition::ack::AppendAck;
 use crate::partition::follower;
@@ -177,9 +178,7 @@ impl Sequencer {
         let metrics = self.leaders.cluster().metrics();
         let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
         if metrics.waiting_bytes.get() + length > WAITING_BYTES_MAX {
-            return Ticket::failed(Error::Unavailable {
-                what: "too many appends wait for their leaders".to_owned(),
-            });
+            return Ticket::failed(Obstacle::QueueFull.into());
         }
         let (reply, receiver) = oneshot::channel();
         let waiting = QueuedBatch {
