@@ -56,8 +56,8 @@ impl DataPlane {
         Ok(json::to_python(py, &self.get()?.identity())?)
     }
 
-    /// Tells what opening the store found: `backend` in use, why another one was `refused` (or `None`), how what is synced
-    /// is written (`synced_writes`: `direct` or `cached`), why it is `cached` (or `None`), `opened`.
+    /// Tells what opening the store found: `backend` in use, why another one was `refused` (or `None`), how what is
+    /// synced is written (`synced_writes`: `direct` or `cached`), why it is `cached` (or `None`), `opened`.
     fn store_report<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.store_report())?)
     }
