@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::aio::Aio;
 use super::memory::AlignedPage;
 use super::process::Lock;
 use super::real_file::{RealFile, Writer};
@@ -28,6 +29,8 @@ pub(crate) struct Directory {
     backend: BackendInUse,
     maps: bool,
     ring: Option<Arc<Ring>>,
+    /// For several direct writes at a time without a ring; `None` where that is forbidden, too.
+    aio: Option<Arc<Aio>>,
 }
 
 impl Directory {
@@ -59,7 +62,15 @@ impl Directory {
             },
         };
         let maps = name == "mmap";
-        Ok(Self { path: path.to_owned(), backend: BackendInUse { name, refused, synced_writes }, maps, ring })
+        let is_direct = synced_writes == SyncedWrites::Direct;
+        let aio = if is_direct && ring.is_none() { Aio::open().ok().map(Arc::new) } else { None };
+        Ok(Self {
+            path: path.to_owned(),
+            backend: BackendInUse { name, refused, synced_writes },
+            maps,
+            ring,
+            aio,
+        })
     }
 
     fn open_file(
@@ -90,12 +101,15 @@ impl Directory {
             file.set_len(bytes)?;
         }
         let is_direct = self.backend.synced_writes == SyncedWrites::Direct;
-        let writer = match (kind, &self.ring) {
-            (FileKind::Mapped, _) if self.maps => Writer::mapped(&file)?,
-            (FileKind::Plain | FileKind::Mapped, _) => Writer::Buffered,
-            (FileKind::Blocks, Some(ring)) => Writer::Ring(open_direct(path)?, Arc::clone(ring)),
-            (FileKind::Blocks | FileKind::Pages, _) if is_direct => Writer::Direct(open_direct(path)?),
-            (FileKind::Blocks | FileKind::Pages, _) => Writer::Buffered,
+        let writer = match kind {
+            FileKind::Mapped if self.maps => Writer::mapped(&file)?,
+            FileKind::Pages if is_direct => Writer::Direct(open_direct(path)?),
+            FileKind::Blocks if is_direct => match (&self.ring, &self.aio) {
+                (Some(ring), _) => Writer::Ring(open_direct(path)?, Arc::clone(ring)),
+                (None, Some(aio)) => Writer::Several(open_direct(path)?, Arc::clone(aio)),
+                (None, None) => Writer::Direct(open_direct(path)?),
+            },
+            FileKind::Plain | FileKind::Mapped | FileKind::Pages | FileKind::Blocks => Writer::Buffered,
         };
         Ok(Arc::new(RealFile::new(file, writer, bytes)))
     }

@@ -2,6 +2,7 @@
 //! O_DIRECT, with or without io_uring; the simulated disk keeps live and durable bytes and makes crash images. All
 //! `unsafe` of the crate is in this folder.
 
+mod aio;
 mod bus;
 mod calls;
 mod closed;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::aio::Aio;
 use super::bus::{self, Guard};
 use super::memory::AlignedPage;
 use super::process::Origin;
@@ -27,6 +28,8 @@ pub(super) enum Writer {
     /// Writer with a second descriptor, opened with O_DIRECT. The kernel drops cached pages that the first descriptor
     /// has read when the second one writes them.
     Direct(File),
+    /// Writer like `Direct` that has several writes under way at a time.
+    Several(File, Arc<Aio>),
     /// Writer like `Direct`, with a ring for several writes at a time and for large ones that are not durable.
     Ring(File, Arc<Ring>),
     Mapped(Mapping),
@@ -66,7 +69,7 @@ impl RealFile {
     fn mapping(&self) -> &Mapping {
         match &self.writer {
             Writer::Mapped(mapping) => mapping,
-            Writer::Buffered | Writer::Direct(_) | Writer::Ring(..) => {
+            Writer::Buffered | Writer::Direct(_) | Writer::Several(..) | Writer::Ring(..) => {
                 panic!("only mapped files have ranges to claim")
             }
         }
@@ -75,7 +78,7 @@ impl RealFile {
     /// The descriptor to write through.
     fn writer(&self) -> &File {
         match &self.writer {
-            Writer::Direct(direct) | Writer::Ring(direct, _) => direct,
+            Writer::Direct(direct) | Writer::Several(direct, _) | Writer::Ring(direct, _) => direct,
             Writer::Buffered | Writer::Mapped(_) => &self.file,
         }
     }
@@ -139,7 +142,9 @@ impl DiskFile for RealFile {
             return ring::written_bytes(&pieces, ring.write(direct, &pieces));
         }
         match self.writer {
-            Writer::Direct(_) | Writer::Ring(..) => calls::write(self.writer(), position, parts, durable),
+            Writer::Direct(_) | Writer::Several(..) | Writer::Ring(..) => {
+                calls::write(self.writer(), position, parts, durable)
+            }
             // Some file systems take RWF_DSYNC through the page cache and sync nothing; `fdatasync` they all know.
             Writer::Buffered | Writer::Mapped(_) => {
                 let written = calls::write(&self.file, position, parts, false)?;
@@ -152,16 +157,19 @@ impl DiskFile for RealFile {
     }
 
     fn write_many(&self, writes: &[(u64, Vec<&[u8]>)]) -> io::Result<()> {
-        let Writer::Ring(direct, ring) = &self.writer else {
+        let several = matches!(self.writer, Writer::Several(..) | Writer::Ring(..)) && writes.len() > 1;
+        if !several {
             return writes.iter().try_for_each(|(position, parts)| write_all(self, *position, parts, false));
-        };
-        if let [(position, parts)] = writes {
-            return write_all(self, *position, parts, false);
         }
         self.check_length()?;
         let pieces: Vec<Piece<'_>> =
             writes.iter().flat_map(|(position, parts)| ring::split(*position, parts)).collect();
-        for (piece, result) in pieces.iter().zip(ring.write(direct, &pieces)) {
+        let results = match &self.writer {
+            Writer::Several(direct, aio) => aio.write(direct, &pieces),
+            Writer::Ring(direct, ring) => ring.write(direct, &pieces),
+            Writer::Buffered | Writer::Direct(_) | Writer::Mapped(_) => unreachable!("they write one by one"),
+        };
+        for (piece, result) in pieces.iter().zip(results) {
             if result? < piece.bytes() {
                 // A short write may end anywhere, and a direct one must start at a page: the whole piece is written
                 // again.
