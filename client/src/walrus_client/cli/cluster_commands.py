@@ -90,7 +90,7 @@ def nodes(context: typer.Context, admin: AdminOption = None, output: OutputOptio
                 node.name or None,
                 node.state if node.alive else "down",
                 _metadata_role(node, leader),
-                None if storage is None else f"{storage.backend_in_use}, {storage.synced_writes}",
+                storage and ", ".join(filter(None, (storage.backend_in_use, storage.synced_writes))),
                 node.grpc_address,
                 node.text_address,
                 node.admin_address or None,

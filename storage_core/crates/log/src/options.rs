@@ -76,7 +76,8 @@ pub enum Backend {
     /// The fastest that file system and kernel allow: `IoUring`, else `Direct`, else `Mmap`.
     #[default]
     Auto,
-    /// Bytes are stored into a mapping of the file, which `fdatasync` makes durable.
+    /// Logs that do not sync each append have their bytes stored into a mapping of the file at once, so that they outlive
+    /// the process. The others are written as with `Direct` where the file system takes that, else through the page cache.
     Mmap,
     /// Whole pages are written with O_DIRECT and RWF_DSYNC.
     Direct,

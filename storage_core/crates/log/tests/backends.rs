@@ -74,7 +74,10 @@ fn stores_go_from_backend_to_backend() {
 fn a_backend_that_was_asked_for_is_used_or_the_report_says_why_not() {
     let directory = tempfile::tempdir().unwrap();
     for (backend, name) in BACKENDS.into_iter().zip(["mmap", "direct", "io_uring"]) {
-        let in_use = open(directory.path(), &options(backend)).backend();
+        let store = open(directory.path(), &options(backend));
+        let (in_use, stats) = (store.backend(), store.stats());
+        assert_eq!((stats.backend, stats.synced_writes), (in_use.name, in_use.synced_writes.name()));
+        drop(store);
         assert!(in_use.name == name || in_use.refused.is_some(), "{in_use:?}");
         println!("{name} is {in_use:?}");
         assert_eq!(name.parse::<Backend>().unwrap(), backend);

@@ -1,6 +1,6 @@
 //! Kills (SIGKILL) in the middle of appends, again and again on the same directory: acknowledged records are there
-//! afterwards, with mapped tails also those that were never synced; also on ext4, tmpfs, overlayfs
-//! and ramfs, which takes no direct writes.
+//! afterwards, with mapped tails also those that were never synced; they run on ext4, tmpfs,
+//! overlayfs and ramfs, too. A ramfs takes no direct writes.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,

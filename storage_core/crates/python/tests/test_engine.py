@@ -24,6 +24,8 @@ def test_what_was_appended_is_read_after_a_reopen(tmp_path: Path, backend: str, 
         assert walrus.append_many("t", [b"second", bytearray(b"third"), b""]) == range(1, 4)
         assert walrus.read_next("t") == (0, b"first")
         assert backend in ("auto", walrus.backend[0]) or walrus.backend[1]
+        way, reason = walrus.synced_writes
+        assert (way, reason is None) in (("direct", True), ("cached", False))
     with walrus_core.Walrus.open(tmp_path, backend=backend, fsync=fsync) as walrus:
         assert walrus.topics() == ["t"]
         assert walrus.read_next("t", checkpoint=False) == (1, b"second")

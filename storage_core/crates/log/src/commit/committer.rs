@@ -66,7 +66,7 @@ pub struct Stats {
     pub journal_syncs: u64,
     /// Group commits that had something to write.
     pub commits: u64,
-    /// Bytes given to block files by commits. With `mmap` the kernel writes them.
+    /// Bytes given to block files by commits. What was stored into a mapping is not counted: the kernel writes it.
     pub bytes_written: u64,
     /// Number of files of blocks.
     pub files: u64,

@@ -11,9 +11,11 @@ use uuid::Uuid;
 
 use super::aio::Aio;
 use super::memory::AlignedPage;
+use super::pieces::Piece;
 use super::process::Lock;
 use super::real_file::{RealFile, Writer};
-use super::ring::{Piece, Ring};
+use super::ring::Ring;
+use super::several::Several;
 use super::{BackendInUse, Disk, DiskFile, FileKind, SyncedWrites, calls};
 use crate::options::Backend;
 
@@ -28,9 +30,8 @@ pub(crate) struct Directory {
     path: PathBuf,
     backend: BackendInUse,
     maps: bool,
-    ring: Option<Arc<Ring>>,
-    /// For several direct writes at a time without a ring; `None` where that is forbidden, too.
-    aio: Option<Arc<Aio>>,
+    /// For several direct writes at a time; `None` where the file system takes none, or the kernel only one by one.
+    several: Option<Arc<Several>>,
 }
 
 impl Directory {
@@ -41,35 +42,21 @@ impl Directory {
             Ok(()) => SyncedWrites::Direct,
             Err(error) => SyncedWrites::Cached { reason: format!("direct: {error}") },
         };
-        let mut refused = None;
-        let mut ring = None;
-        let name = match (backend, &synced_writes) {
-            (Backend::Mmap, _) => "mmap",
-            (_, SyncedWrites::Cached { reason }) => {
-                refused = Some(reason.clone());
-                "mmap"
-            }
-            (Backend::Direct, SyncedWrites::Direct) => "direct",
+        let (name, refused, several) = match (backend, &synced_writes) {
+            (Backend::Mmap, SyncedWrites::Cached { .. }) => ("mmap", None, None),
+            (_, SyncedWrites::Cached { reason }) => ("mmap", Some(reason.clone()), None),
+            (Backend::Mmap, SyncedWrites::Direct) => ("mmap", None, without_ring()),
+            (Backend::Direct, SyncedWrites::Direct) => ("direct", None, without_ring()),
             (Backend::Auto | Backend::IoUring, SyncedWrites::Direct) => match probe_ring(path) {
-                Ok(works) => {
-                    ring = Some(Arc::new(works));
-                    "io_uring"
-                }
-                Err(error) => {
-                    refused = Some(format!("io_uring: {error}"));
-                    "direct"
-                }
+                Ok(ring) => ("io_uring", None, Some(Several::Ring(Box::new(ring)))),
+                Err(error) => ("direct", Some(format!("io_uring: {error}")), without_ring()),
             },
         };
-        let maps = name == "mmap";
-        let is_direct = synced_writes == SyncedWrites::Direct;
-        let aio = if is_direct && ring.is_none() { Aio::open().ok().map(Arc::new) } else { None };
         Ok(Self {
             path: path.to_owned(),
+            maps: name == "mmap",
             backend: BackendInUse { name, refused, synced_writes },
-            maps,
-            ring,
-            aio,
+            several: several.map(Arc::new),
         })
     }
 
@@ -101,15 +88,12 @@ impl Directory {
             file.set_len(bytes)?;
         }
         let is_direct = self.backend.synced_writes == SyncedWrites::Direct;
-        let writer = match kind {
-            FileKind::Mapped if self.maps => Writer::mapped(&file)?,
-            FileKind::Pages if is_direct => Writer::Direct(open_direct(path)?),
-            FileKind::Blocks if is_direct => match (&self.ring, &self.aio) {
-                (Some(ring), _) => Writer::Ring(open_direct(path)?, Arc::clone(ring)),
-                (None, Some(aio)) => Writer::Several(open_direct(path)?, Arc::clone(aio)),
-                (None, None) => Writer::Direct(open_direct(path)?),
-            },
-            FileKind::Plain | FileKind::Mapped | FileKind::Pages | FileKind::Blocks => Writer::Buffered,
+        let writer = match (kind, &self.several) {
+            (FileKind::Mapped, _) if self.maps => Writer::mapped(&file)?,
+            (FileKind::Plain | FileKind::Mapped, _) => Writer::Buffered,
+            (FileKind::Blocks, Some(several)) => Writer::Several(open_direct(path)?, Arc::clone(several)),
+            (FileKind::Blocks | FileKind::Pages, _) if is_direct => Writer::Direct(open_direct(path)?),
+            (FileKind::Blocks | FileKind::Pages, _) => Writer::Buffered,
         };
         Ok(Arc::new(RealFile::new(file, writer, bytes)))
     }
@@ -177,6 +161,11 @@ impl Disk for Directory {
     fn free_bytes(&self) -> io::Result<u64> {
         calls::free_bytes(&File::open(&self.path)?)
     }
+}
+
+/// The way to have several direct writes under way without io_uring, where it is allowed.
+fn without_ring() -> Option<Several> {
+    Aio::open().ok().map(Several::Aio)
 }
 
 /// Makes a directory and those above it, durable on return.

@@ -10,10 +10,12 @@ mod crash;
 mod directory;
 mod memory;
 mod overlay;
+mod pieces;
 mod process;
 mod real_file;
 mod replay;
 mod ring;
+mod several;
 mod simulated;
 
 use std::io;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::aio::Aio;
 use super::bus::{self, Guard};
 use super::memory::AlignedPage;
+use super::pieces::{self, Piece};
 use super::process::Origin;
-use super::ring::{self, Piece, Ring};
+use super::several::Several;
 use super::{DiskFile, MappedRange, Prepare, calls, write_all};
 use crate::page::PAGE_BYTES;
 use crate::sync::plain::Mutex;
@@ -28,10 +28,8 @@ pub(super) enum Writer {
     /// Writer with a second descriptor, opened with O_DIRECT. The kernel drops cached pages that the first descriptor
     /// has read when the second one writes them.
     Direct(File),
-    /// Writer like `Direct` that has several writes under way at a time.
-    Several(File, Arc<Aio>),
-    /// Writer like `Direct`, with a ring for several writes at a time and for large ones that are not durable.
-    Ring(File, Arc<Ring>),
+    /// Writer like `Direct` that has several writes under way at a time, and cuts large ones that are not durable.
+    Several(File, Arc<Several>),
     Mapped(Mapping),
 }
 
@@ -69,7 +67,7 @@ impl RealFile {
     fn mapping(&self) -> &Mapping {
         match &self.writer {
             Writer::Mapped(mapping) => mapping,
-            Writer::Buffered | Writer::Direct(_) | Writer::Several(..) | Writer::Ring(..) => {
+            Writer::Buffered | Writer::Direct(_) | Writer::Several(..) => {
                 panic!("only mapped files have ranges to claim")
             }
         }
@@ -78,7 +76,7 @@ impl RealFile {
     /// The descriptor to write through.
     fn writer(&self) -> &File {
         match &self.writer {
-            Writer::Direct(direct) | Writer::Several(direct, _) | Writer::Ring(direct, _) => direct,
+            Writer::Direct(direct) | Writer::Several(direct, _) => direct,
             Writer::Buffered | Writer::Mapped(_) => &self.file,
         }
     }
@@ -133,18 +131,16 @@ impl DiskFile for RealFile {
     fn write(&self, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
         self.check_length()?;
         // A durable write stays one request that includes its sync; pieces with a sync behind them take longer.
-        if let Writer::Ring(direct, ring) = &self.writer
+        if let Writer::Several(direct, several) = &self.writer
             && !durable
             && parts.len() > 1
-            && parts.iter().map(|part| part.len()).sum::<usize>() >= ring::SPLIT_BYTES
+            && parts.iter().map(|part| part.len()).sum::<usize>() >= pieces::SPLIT_BYTES
         {
-            let pieces = ring::split(position, parts);
-            return ring::written_bytes(&pieces, ring.write(direct, &pieces));
+            let cut = pieces::split(position, parts);
+            return pieces::written_bytes(&cut, several.write(direct, &cut));
         }
         match self.writer {
-            Writer::Direct(_) | Writer::Several(..) | Writer::Ring(..) => {
-                calls::write(self.writer(), position, parts, durable)
-            }
+            Writer::Direct(_) | Writer::Several(..) => calls::write(self.writer(), position, parts, durable),
             // Some file systems take RWF_DSYNC through the page cache and sync nothing; `fdatasync` they all know.
             Writer::Buffered | Writer::Mapped(_) => {
                 let written = calls::write(&self.file, position, parts, false)?;
@@ -157,19 +153,18 @@ impl DiskFile for RealFile {
     }
 
     fn write_many(&self, writes: &[(u64, Vec<&[u8]>)]) -> io::Result<()> {
-        let several = matches!(self.writer, Writer::Several(..) | Writer::Ring(..)) && writes.len() > 1;
-        if !several {
-            return writes.iter().try_for_each(|(position, parts)| write_all(self, *position, parts, false));
-        }
+        let (direct, several) = match &self.writer {
+            Writer::Several(direct, several) if writes.len() > 1 => (direct, several),
+            _ => {
+                return writes
+                    .iter()
+                    .try_for_each(|(position, parts)| write_all(self, *position, parts, false));
+            }
+        };
         self.check_length()?;
         let pieces: Vec<Piece<'_>> =
-            writes.iter().flat_map(|(position, parts)| ring::split(*position, parts)).collect();
-        let results = match &self.writer {
-            Writer::Several(direct, aio) => aio.write(direct, &pieces),
-            Writer::Ring(direct, ring) => ring.write(direct, &pieces),
-            Writer::Buffered | Writer::Direct(_) | Writer::Mapped(_) => unreachable!("they write one by one"),
-        };
-        for (piece, result) in pieces.iter().zip(results) {
+            writes.iter().flat_map(|(position, parts)| pieces::split(*position, parts)).collect();
+        for (piece, result) in pieces.iter().zip(several.write(direct, &pieces)) {
             if result? < piece.bytes() {
                 // A short write may end anywhere, and a direct one must start at a page: the whole piece is written
                 // again.
@@ -274,5 +269,30 @@ impl Drop for Claim {
         if mapping.origin.is_here() {
             mapping.claims.lock().retain(|claim| *claim != self.range);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::directory::Directory;
+    use crate::disk::{Disk, FileKind};
+    use crate::options::Backend;
+
+    /// Pages that were made ready by making the file longer would hide that somebody has cut it.
+    #[test]
+    fn no_page_behind_the_end_of_a_cut_file_is_made_ready() {
+        const FILE_BYTES: u64 = 1 << 20;
+        const LEFT_BYTES: u64 = 64 << 10;
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Directory::open(directory.path(), Backend::Mmap).unwrap();
+        let file = disk.create("a", FILE_BYTES, FileKind::Mapped).unwrap();
+        file.prepare(0..FILE_BYTES, Prepare::Reserved).unwrap();
+        file.make_ready(0..FILE_BYTES);
+        file.sync().unwrap();
+        File::options().write(true).open(directory.path().join("a")).unwrap().set_len(LEFT_BYTES).unwrap();
+        file.make_ready(0..FILE_BYTES);
+        assert_eq!(file.size_bytes().unwrap(), LEFT_BYTES);
+        assert!(file.sync().unwrap_err().to_string().contains("somebody cut the file"));
     }
 }

@@ -31,15 +31,16 @@ impl Life {
     /// Starts the threads of a store whose logs are there.
     pub(crate) fn start(committer: Arc<Committer>, lock: Box<dyn Send + Sync>) -> Result<Self> {
         let mut threads = Vec::new();
-        let runs = [
+        let mut runs = vec![
             ("walrus-tend", (|committer| tending::run(&committer)) as fn(Arc<Committer>)),
             ("walrus-commit", |committer| commit_thread::run(&committer)),
             ("walrus-ahead", |committer| committer.resources.blocks.run_ahead()),
             ("walrus-memory", |committer| committer.resources.pool.run_ahead()),
-            ("walrus-pages", |committer| committer.resources.pages.run()),
         ];
-        let maps = committer.resources.disk.maps();
-        for (name, run) in runs.into_iter().filter(|(name, _)| *name != "walrus-pages" || maps) {
+        if committer.resources.disk.maps() {
+            runs.push(("walrus-pages", |committer| committer.resources.pages.run()));
+        }
+        for (name, run) in runs {
             let committer = Arc::clone(&committer);
             let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(committer));
             threads.push(thread.map_err(|e| Error::io("start a thread for", name, e))?);

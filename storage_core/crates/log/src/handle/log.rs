@@ -138,8 +138,8 @@ impl Log {
     /// repetition of its producer is recognised or refused. The call only copies bytes, unless the log outgrew the
     /// space made ready, or megabytes of it wait for a commit. The batch is durable when the ticket resolves.
     ///
-    /// Errors: `Sealed`, `OutOfOrderSequence`, `ProducerFenced`, `TooLarge`, `OffsetsExhausted`, `UnknownLog` (deleted)
-    /// and `NoSpace`, after which nothing has changed; `Poisoned` after a failed write.
+    /// Errors after which nothing has changed: `Sealed`, `OutOfOrderSequence`, `ProducerFenced`, `TooLarge`,
+    /// `OffsetsExhausted`, `UnknownLog` (deleted), `NoSpace`. Error after a failed write: `Poisoned`.
     #[inline]
     pub fn append(&self, batch: &Batch<'_>) -> Result<AppendReceipt> {
         self.append_as(batch, Admit::InSequence)

@@ -196,8 +196,9 @@ pub(crate) fn say(what: &str) {
     std::io::stderr().write_all(format!("{what}\n").as_bytes()).unwrap();
 }
 
-/// Runs the tests of this program, but for `on_each_file_system`, with their files on an ext4, a tmpfs, an overlayfs
-/// and a ramfs, which takes no direct writes. Gives what they said on each; says it aloud where this machine or this user cannot mount one.
+/// Runs the tests of this program, but for `on_each_file_system`, with their files on an ext4, a tmpfs, an overlayfs and a
+/// ramfs. A ramfs takes no direct writes. The answer is what the tests said on each file system; where this machine or
+/// this user cannot mount one, a line on the terminal says so.
 pub(crate) fn run_on_each_file_system(
     environment: &[(&str, &str)],
     what: &str,
