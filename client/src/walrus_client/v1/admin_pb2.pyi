@@ -114,7 +114,7 @@ class MetadataStatus(_message.Message):
     def __init__(self, leader: _Optional[int] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., role: _Optional[_Union[MetadataStatus.Role, str]] = ..., voters: _Optional[_Iterable[int]] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter")
+    __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter", "listeners")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DISK_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,7 @@ class ClusterNode(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     VOTER_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     disk: str
     process: str
@@ -141,7 +142,18 @@ class ClusterNode(_message.Message):
     state: str
     alive: bool
     voter: bool
-    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ...) -> None: ...
+    listeners: _containers.RepeatedCompositeFieldContainer[OrganisationListener]
+    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ..., listeners: _Optional[_Iterable[_Union[OrganisationListener, _Mapping]]] = ...) -> None: ...
+
+class OrganisationListener(_message.Message):
+    __slots__ = ("protocol", "org", "address")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ORG_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    protocol: str
+    org: str
+    address: str
+    def __init__(self, protocol: _Optional[str] = ..., org: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class StorageStatus(_message.Message):
     __slots__ = ("backend_asked", "backend_in_use", "reason", "data_dir", "bytes_free", "bytes_total", "copies_not_whole", "synced_writes", "cached_reason")
@@ -214,6 +226,64 @@ class SetReplicationRequest(_message.Message):
     def __init__(self, replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ...) -> None: ...
 
 class SetReplicationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class OrganisationLimits(_message.Message):
+    __slots__ = ("topics_max", "partitions_max", "creations_per_second_max")
+    TOPICS_MAX_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_MAX_FIELD_NUMBER: _ClassVar[int]
+    CREATIONS_PER_SECOND_MAX_FIELD_NUMBER: _ClassVar[int]
+    topics_max: int
+    partitions_max: int
+    creations_per_second_max: int
+    def __init__(self, topics_max: _Optional[int] = ..., partitions_max: _Optional[int] = ..., creations_per_second_max: _Optional[int] = ...) -> None: ...
+
+class Organisation(_message.Message):
+    __slots__ = ("name", "limits", "topics", "partitions", "version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    limits: OrganisationLimits
+    topics: int
+    partitions: int
+    version: int
+    def __init__(self, name: _Optional[str] = ..., limits: _Optional[_Union[OrganisationLimits, _Mapping]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class ListOrganisationsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListOrganisationsResponse(_message.Message):
+    __slots__ = ("organisations",)
+    ORGANISATIONS_FIELD_NUMBER: _ClassVar[int]
+    organisations: _containers.RepeatedCompositeFieldContainer[Organisation]
+    def __init__(self, organisations: _Optional[_Iterable[_Union[Organisation, _Mapping]]] = ...) -> None: ...
+
+class SetOrganisationRequest(_message.Message):
+    __slots__ = ("name", "limits", "expect_version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    EXPECT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    limits: OrganisationLimits
+    expect_version: int
+    def __init__(self, name: _Optional[str] = ..., limits: _Optional[_Union[OrganisationLimits, _Mapping]] = ..., expect_version: _Optional[int] = ...) -> None: ...
+
+class SetOrganisationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveOrganisationRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class RemoveOrganisationResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

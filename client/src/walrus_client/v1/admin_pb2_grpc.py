@@ -59,6 +59,21 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationResponse.FromString,
                 _registered_method=True)
+        self.ListOrganisations = channel.unary_unary(
+                '/walrus.v1.Admin/ListOrganisations',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.ListOrganisationsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListOrganisationsResponse.FromString,
+                _registered_method=True)
+        self.SetOrganisation = channel.unary_unary(
+                '/walrus.v1.Admin/SetOrganisation',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetOrganisationRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetOrganisationResponse.FromString,
+                _registered_method=True)
+        self.RemoveOrganisation = channel.unary_unary(
+                '/walrus.v1.Admin/RemoveOrganisation',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationResponse.FromString,
+                _registered_method=True)
         self.ListMembers = channel.unary_unary(
                 '/walrus.v1.Admin/ListMembers',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.ListMembersRequest.SerializeToString,
@@ -167,6 +182,28 @@ class AdminServicer:
     def SetReplication(self, request, context):
         """Changes how segments that are opened from now on are replicated. Open ones stay as they are until they roll; copies
         of sealed ones are made or given up. INVALID_ARGUMENT: no 1 <= write_quorum <= factor <= 9.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOrganisations(self, request, context):
+        """The organisations, as this node knows them: each is a namespace of topics with limits of its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetOrganisation(self, request, context):
+        """Makes an organisation, or gives one other limits. INVALID_ARGUMENT: its name is none; ABORTED: another version is there
+        than was expected.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveOrganisation(self, request, context):
+        """Takes an organisation out that has no topics; one that is not there is fine. FAILED_PRECONDITION: it has topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -308,6 +345,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.SetReplication,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.SetReplicationResponse.SerializeToString,
+            ),
+            'ListOrganisations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOrganisations,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.ListOrganisationsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.ListOrganisationsResponse.SerializeToString,
+            ),
+            'SetOrganisation': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetOrganisation,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetOrganisationRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.SetOrganisationResponse.SerializeToString,
+            ),
+            'RemoveOrganisation': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveOrganisation,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationResponse.SerializeToString,
             ),
             'ListMembers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMembers,
@@ -515,6 +567,87 @@ class Admin:
             '/walrus.v1.Admin/SetReplication',
             walrus__client_dot_v1_dot_admin__pb2.SetReplicationRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.SetReplicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOrganisations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/ListOrganisations',
+            walrus__client_dot_v1_dot_admin__pb2.ListOrganisationsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.ListOrganisationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetOrganisation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/SetOrganisation',
+            walrus__client_dot_v1_dot_admin__pb2.SetOrganisationRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.SetOrganisationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveOrganisation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/RemoveOrganisation',
+            walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationResponse.FromString,
             options,
             channel_credentials,
             insecure,

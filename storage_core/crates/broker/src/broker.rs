@@ -14,7 +14,7 @@ use crate::cluster::leadership::Leadership;
 use crate::copies::Copies;
 use crate::cursors::{Consumer, CursorService};
 use crate::node::error::Result;
-use crate::node::names::PartitionRef;
+use crate::node::names::{OrgName, PartitionRef, TopicPath};
 use crate::partition::Partitions;
 use crate::partition::ack::AppendAck;
 use crate::reading::Reading;
@@ -31,16 +31,11 @@ pub struct Broker {
 
 /// Appends and reads of records.
 impl Broker {
-    /// Appends one RecordBatch v2 of a client; durable and readable on return. Goes to the leader, waits through a
-    /// rollover, creates an unknown topic if `auto_create_topics`. Refuses internal topics. Calls for one partition
-    /// that are polled first in some order reach its log in this order, as long as none of them fails.
+    /// Appends one RecordBatch v2; durable and readable on return. Goes to the leader, waits through a rollover, creates an
+    /// unknown topic of an organisation if `auto_create_topics`. Calls for one partition that are polled first in some order
+    /// reach its log in this order, as long as none of them fails.
     pub async fn append(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
         self.topics.append(to, batch).await
-    }
-
-    /// Appends as [`Broker::append`] does, to a topic of Walrus's own.
-    pub async fn append_internal(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
-        self.topics.append_internal(to, batch).await
     }
 
     /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
@@ -70,18 +65,13 @@ impl Broker {
 /// The catalogue of topics.
 impl Broker {
     /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
-    pub async fn create_topic(
-        &self,
-        name: &str,
-        partitions: u32,
-        internal: bool,
-    ) -> Result<(TopicInfo, bool)> {
-        self.topics.create_topic(name, partitions, internal).await
+    pub async fn create_topic(&self, path: &TopicPath, partitions: u32) -> Result<(TopicInfo, bool)> {
+        self.topics.create_topic(path, partitions).await
     }
 
-    /// Drops a topic with all its records. Refuses internal topics.
-    pub async fn delete_topic(&self, name: &str) -> Result<()> {
-        self.topics.delete_topic(name).await
+    /// Drops a topic with all its records.
+    pub async fn delete_topic(&self, path: &TopicPath) -> Result<()> {
+        self.topics.delete_topic(path).await
     }
 
     /// Drops the sealed segments of a partition below a segment's number.
@@ -89,33 +79,34 @@ impl Broker {
         self.topics.trim(partition, below_number).await
     }
 
-    /// Topics as far as this node knows, by name; `internal` ones on demand.
+    /// The topics of an organisation as far as this node knows, by name.
     #[must_use]
-    pub fn topics(&self, internal: bool) -> Vec<TopicInfo> {
-        self.topics.topics(internal)
+    pub fn topics(&self, org: &OrgName) -> Vec<TopicInfo> {
+        self.topics.topics(org)
     }
 
-    /// All topics that there are, for a client; `Unavailable` from a node that may have missed some.
-    pub async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
-        self.topics.list_topics(internal).await
+    /// All topics that an organisation has, for a client; with `internal` Walrus's own ones too, behind them. `Unavailable` from
+    /// a node that may have missed some.
+    pub async fn list_topics(&self, org: &OrgName, internal: bool) -> Result<Vec<TopicInfo>> {
+        self.topics.list_topics(org, internal).await
     }
 
-    /// A topic by name.
+    /// A topic by its path.
     #[must_use]
-    pub fn topic(&self, name: &str) -> Option<TopicInfo> {
-        self.topics.topic(name)
+    pub fn topic(&self, path: &TopicPath) -> Option<TopicInfo> {
+        self.topics.topic(path)
     }
 
     /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
     /// `Unavailable` where the leader of an open segment does not answer, or its end is just being decided: a guess at
     /// what can be read would let readers take a part for the whole.
-    pub async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
-        self.topics.segments(topic).await
+    pub async fn segments(&self, path: &TopicPath) -> Result<Vec<PartitionView>> {
+        self.topics.segments(path).await
     }
 
     /// The answer to `STATE` of the text protocol (partition 0), as it was at the time of the question or later.
-    pub async fn topic_state(&self, topic: &str) -> Result<TopicState> {
-        self.topics.topic_state(topic).await
+    pub async fn topic_state(&self, path: &TopicPath) -> Result<TopicState> {
+        self.topics.topic_state(path).await
     }
 }
 
@@ -132,10 +123,10 @@ impl Broker {
         self.cluster().leadership(partition)
     }
 
-    /// Every node of the cluster, by id.
+    /// Every node of the cluster, by id, as clients of an organisation reach it.
     #[must_use]
-    pub fn nodes(&self) -> Vec<NodeView> {
-        self.topics.nodes()
+    pub fn nodes(&self, org: &OrgName) -> Vec<NodeView> {
+        self.topics.nodes(org)
     }
 
     /// The answer to `METRICS` of the text protocol: what the metadata store published about Raft, and facts of this node.

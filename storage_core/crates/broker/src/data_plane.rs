@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
 use walrus_log::{Disk, Store, SyncedWrites};
-use walrus_metadata::Metadata;
+use walrus_metadata::{Listener, Metadata, Protocol};
 use walrus_model::ReplicaRef;
 
 use crate::broker::Broker;
@@ -20,11 +20,12 @@ use crate::cluster::{Cluster, pings};
 use crate::copies::Copies;
 use crate::copies::left::LeftLogs;
 use crate::copies::table::CopyTable;
-use crate::edge::{Door, raise_descriptors};
+use crate::edge::{Door, Principal, raise_descriptors};
 use crate::ending::succession;
 use crate::node::config::{Config, ConfigError, LiveConfig};
 use crate::node::locks::Lock;
 use crate::node::metrics::{LedPartition, Metrics};
+use crate::node::names::OrgName;
 use crate::node::patience;
 use crate::node::secret::Secrets;
 use crate::node::start_error::StartError;
@@ -38,7 +39,7 @@ use crate::{grpc, peer_server, text, upkeep};
 
 /// A running data plane. Dropping it stops it.
 pub struct DataPlane {
-    addresses: BTreeMap<&'static str, String>,
+    addresses: BTreeMap<String, String>,
     monitor: Arc<tokio::sync::watch::Sender<Duration>>,
     broker: Broker,
     publication: Arc<Publication>,
@@ -84,9 +85,18 @@ impl DataPlane {
         let text = bind("text", &config.text_address)?;
         let grpc = bind("grpc", &config.grpc_address)?;
         let peer = bind("peer", &config.peer_address)?;
+        let mut of_orgs = Vec::new();
+        for Listener { protocol, org, address } in &config.listeners {
+            let org = OrgName::parse(org).map_err(|error| ConfigError::new(&error.to_string()))?;
+            of_orgs.push((*protocol, org, bind(protocol.name(), address)?));
+        }
         raise_descriptors();
         let mut addresses = BTreeMap::new();
-        for (name, listener) in [("text", &text), ("grpc", &grpc), ("peer", &peer)] {
+        let named = [("text", &text), ("grpc", &grpc), ("peer", &peer)];
+        let named = named.map(|(name, listener)| (name.to_owned(), listener)).into_iter();
+        let for_orgs =
+            of_orgs.iter().map(|(protocol, org, listener)| (listener_name(*protocol, org), listener));
+        for (name, listener) in named.chain(for_orgs) {
             addresses.insert(name, advertised(listener, config.advertise_host.as_deref())?);
         }
 
@@ -111,8 +121,19 @@ impl DataPlane {
         let publication = Arc::new(Publication::new(partitions.clone()));
         let topics = Arc::new(Topics::new(Arc::new(Reading::new(partitions.clone()))));
         let broker = Broker::new(topics);
-        tasks.spawn("text listener", text::serve(Door::new("text", text, caps, 1), broker.clone()));
-        tasks.spawn("grpc listener", grpc::serve(Door::new("grpc", grpc, caps, 1), broker.clone()));
+        let traffic = Arc::new(text::Traffic::new(&metrics));
+        let of_default =
+            [(Protocol::Text, OrgName::default(), text), (Protocol::Grpc, OrgName::default(), grpc)];
+        for (protocol, org, listener) in of_default.into_iter().chain(of_orgs) {
+            let (door, principal) = (Door::new(protocol.name(), listener, caps, 1), Principal { org });
+            let (broker, traffic) = (broker.clone(), traffic.clone());
+            match protocol {
+                Protocol::Text => {
+                    tasks.spawn("text listener", text::serve(door, broker, principal, traffic));
+                }
+                Protocol::Grpc => tasks.spawn("grpc listener", grpc::serve(door, broker, principal)),
+            }
+        }
         tasks.spawn("peer listener", peer_server::serve(Door::new("peer", peer, caps, 1), broker.clone()));
         tasks.spawn("leases", keep_leases(tasks.clone(), publication.clone()));
         tasks.spawn("monitor", watch_segments(partitions.clone(), monitor.subscribe()));
@@ -130,9 +151,9 @@ impl DataPlane {
         Ok(Self { addresses, monitor, broker, publication, runtime: Lock::new(Some(runtime)) })
     }
 
-    /// `host:port` of each listener (`text`, `grpc`, `peer`), as others reach it.
+    /// `host:port` of each listener (`text`, `grpc`, `peer`; of an organisation `text/ORG`, `grpc/ORG`), as others reach it.
     #[must_use]
-    pub fn addresses(&self) -> BTreeMap<&'static str, String> {
+    pub fn addresses(&self) -> BTreeMap<String, String> {
         self.addresses.clone()
     }
 
@@ -286,6 +307,11 @@ impl Drop for DataPlane {
     }
 }
 
+/// The name of a listener that an organisation has to itself.
+fn listener_name(protocol: Protocol, org: &OrgName) -> String {
+    format!("{}/{org}", protocol.name())
+}
+
 async fn bind(listener: &'static str, address: &str) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => StartError::AddressInUse { listener, address: address.to_owned() },
@@ -326,7 +352,7 @@ fn show_partitions(partitions: &Partitions) {
     let routing = cluster.routing();
     let led = partitions.leaders().leaders().into_iter().filter_map(|leader| {
         let segment = &leader.descriptor;
-        let topic = routing.topic(segment.topic)?.name.to_string();
+        let topic = routing.topic(segment.topic)?.path.to_string();
         let is_silent = |replica: &&ReplicaRef| cluster.liveness().is_silent(replica.node.0);
         Some(LedPartition {
             topic,

@@ -32,7 +32,7 @@ pub use data_plane::DataPlane;
 pub use node::config::{Config, ConfigError};
 pub use node::error::{Error, Result};
 pub use node::metrics::{self, Metrics};
-pub use node::names::{PartitionRef, TopicName};
+pub use node::names::{OrgName, PartitionRef, TopicName, TopicPath};
 pub use node::obstacle::Obstacle;
 pub use node::proto;
 pub use node::start_error::StartError;

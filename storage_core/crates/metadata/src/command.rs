@@ -9,8 +9,9 @@ use walrus_model::{
     Ballot, Descriptor, Digest, DiskId, NodeId, ProcessId, ReplicaRef, Replication, SegmentId, TopicId, Value,
 };
 
+use crate::organisation::OrganisationLimits;
 use crate::rejection::CommandRejection;
-use crate::state::{NodeState, first_level};
+use crate::state::{Listener, NodeState, first_level};
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
 pub const ENVELOPE_VERSION: u32 = 1;
@@ -94,6 +95,9 @@ pub enum Command {
         /// The new [`crate::Node::admin_address`].
         #[serde(default)]
         admin_address: String,
+        /// The new [`crate::Node::listeners`].
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        listeners: Vec<Listener>,
         /// The new [`crate::Node::name`].
         #[serde(default)]
         name: String,
@@ -156,11 +160,23 @@ pub enum Command {
         /// Keys that go back to each node's own option.
         unset: BTreeSet<String>,
     },
+    /// Makes an organisation, or gives one other limits; an expected version is that of [`crate::Organisation`].
+    SetOrganisation {
+        /// Its name.
+        name: String,
+        /// All its limits.
+        limits: OrganisationLimits,
+    },
+    /// Takes an organisation out that has no topics; changes nothing where there is none of that name.
+    RemoveOrganisation {
+        /// Its name.
+        name: String,
+    },
     /// Creates a topic, its partitions and their first segments. A name that exists is rejected (`TopicExists`).
     CreateTopic {
         /// Identity.
         topic: TopicId,
-        /// Tenant.
+        /// The organisation whose topic it is; [`crate::INTERNAL_ORG`] where it is internal, whatever is said here.
         org: String,
         /// Name, as in [`crate::Topic`].
         name: String,
@@ -173,7 +189,7 @@ pub enum Command {
     RecoverTopic {
         /// Identity; it is neither listed nor deleted.
         topic: TopicId,
-        /// Tenant.
+        /// As in [`Command::CreateTopic`].
         org: String,
         /// Name, as in [`crate::Topic`].
         name: String,
@@ -187,6 +203,14 @@ pub enum Command {
     DeleteTopic {
         /// Identity.
         topic: TopicId,
+    },
+    /// Records that a disk has nothing any more of topics that were deleted. A topic of which no member's disk has anything
+    /// is forgotten.
+    ReportEmptied {
+        /// The disk.
+        replica: ReplicaRef,
+        /// The topics; one that is not listed as deleted is passed over.
+        topics: Vec<TopicId>,
     },
     /// Allots the successor of an open segment. A second one replaces the first, as long as nothing was sealed.
     BeginRoll {

@@ -9,12 +9,15 @@ use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
 
 /// The highest level that this version knows.
-pub const LEVEL: u32 = 3;
+pub const LEVEL: u32 = 4;
 /// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
 /// members must decide it alike.
 pub(crate) const LIMITS_LEVEL: u32 = 3;
+/// Level from which organisations are records, Walrus's own topics have a place of their own, deleted topics are forgotten,
+/// and producers are forgotten after a day.
+pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 
 impl Command {
     /// The level that a cluster must have reached before this command may be proposed.
@@ -23,6 +26,10 @@ impl Command {
         match self {
             Self::SetConfig { set, unset } => crate::cluster_config::level(set.keys().chain(unset)),
             Self::RecoverTopic { .. } => 3,
+            Self::RegisterNode { listeners, .. } if !listeners.is_empty() => ORGANISATIONS_LEVEL,
+            Self::SetOrganisation { .. } | Self::RemoveOrganisation { .. } | Self::ReportEmptied { .. } => {
+                ORGANISATIONS_LEVEL
+            }
             Self::SealAndOpen { value, .. } if !value.lost.is_empty() => LOST_LEVEL,
             Self::ReportCopies { reports, .. }
                 if reports.iter().any(|report| report.found == Found::Lost) =>
@@ -46,6 +53,12 @@ impl Metadata {
     #[must_use]
     pub fn hears_of_losses(&self) -> bool {
         self.level >= LOST_LEVEL
+    }
+
+    /// Whether commands of the level that brought organisations may be proposed.
+    #[must_use]
+    pub fn knows_organisations(&self) -> bool {
+        self.level >= ORGANISATIONS_LEVEL
     }
 
     /// Refuses a command of a level that the cluster has not reached.

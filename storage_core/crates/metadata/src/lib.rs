@@ -10,9 +10,11 @@ mod census;
 mod clock;
 mod cluster_config;
 mod command;
+mod creations;
 mod levels;
 mod listing;
 mod lost;
+mod organisation;
 mod placement;
 mod presence;
 mod rejection;
@@ -28,20 +30,22 @@ pub use apply::{EPOCH_MAX, apply, check_follows};
 pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
 pub use command::{Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
+pub use creations::Creations;
 pub use levels::LEVEL;
-pub use listing::{CopyLine, SegmentFilter, SegmentLine, segments};
+pub use listing::{CopyLine, OrganisationLine, SegmentFilter, SegmentLine, organisations, segments};
 pub use lost::{
     Ambiguity, LostPartition, LostTopic, Remains, SegmentRemains, TopicFacts, Unrecoverable, lost_topics,
     recover_topic,
 };
+pub use organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
 pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
 pub use presence::{Presence, Present};
 pub use rejection::CommandRejection;
 pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, plan};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use state::{
-    CopyState, Creations, Metadata, Node, NodeState, Partition, Recent, Segment, SegmentCopy, SegmentState,
-    Topic,
+    CopyState, Listener, Metadata, Node, NodeState, Partition, Protocol, Recent, Segment, SegmentCopy,
+    SegmentState, Topic,
 };
 pub use stop_impact::{StopImpact, stop_impact};
 pub use upkeep::{CopyChange, Progress, Upkeep, upkeep};

@@ -1,10 +1,11 @@
-//! Segments as people see them: one line for each. Pure.
+//! Segments and organisations as people see them: one line for each. Pure.
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId};
 
+use crate::organisation::{Organisation, OrganisationLimits};
 use crate::state::{CopyState, Metadata, Segment, SegmentState};
 
 /// A choice of segments to list.
@@ -56,6 +57,38 @@ pub struct CopyLine {
     pub state: &'static str,
     /// Whether its node is alive and has that disk.
     pub alive: bool,
+}
+
+/// One organisation, as one line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OrganisationLine {
+    /// Its name.
+    pub name: String,
+    /// What it may have.
+    pub limits: OrganisationLimits,
+    /// Number of its topics.
+    pub topics: u64,
+    /// Number of the partitions of all its topics together.
+    pub partitions: u64,
+    /// Version of the metadata at the last change of its limits.
+    pub version: u64,
+}
+
+/// Lists all organisations by name.
+#[must_use]
+pub fn organisations(metadata: &Metadata) -> Vec<OrganisationLine> {
+    let line = |(name, found): (&String, &Organisation)| {
+        let sizes = metadata.topics_of(name).map(|topic| topic.partitions.len() as u64);
+        let (topics, partitions) = sizes.fold((0, 0), |(topics, all), size| (topics + 1, all + size));
+        OrganisationLine {
+            name: name.clone(),
+            limits: found.limits,
+            topics,
+            partitions,
+            version: found.version,
+        }
+    };
+    metadata.organisations.iter().map(line).collect()
 }
 
 /// Lists the chosen segments in order of topic names, partitions and numbers. `alive` are the nodes that serve now.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use walrus_model::{Descriptor, Epoch, LeaderRef, Offset, ProcessId, ReplicaRef, SegmentId, TopicId};
 
 use crate::command::Command;
+use crate::organisation::DEFAULT_ORG;
 use crate::placement::first_descriptor;
 use crate::presence::Present;
 use crate::state::Metadata;
@@ -18,7 +19,7 @@ use crate::state::Metadata;
 /// The facts that a disk was told of a topic when it made the first log of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicFacts {
-    /// Tenant.
+    /// The organisation whose topic it was.
     pub org: String,
     /// Name, as in [`crate::Topic`].
     pub name: String,
@@ -167,7 +168,7 @@ pub fn recover_topic(
         (Some(facts), None) => facts.clone(),
         (Some(facts), Some(name)) => TopicFacts { name: name.to_owned(), ..facts.clone() },
         (None, Some(name)) => TopicFacts {
-            org: "default".to_owned(),
+            org: DEFAULT_ORG.to_owned(),
             name: name.to_owned(),
             internal: false,
             partitions: 0, // as many as were found

@@ -132,6 +132,50 @@ pub enum CommandRejection {
         /// The name that was asked for.
         name: String,
     },
+    /// The name breaks the rule for names of organisations.
+    #[error(
+        "{name:?} is not a name of an organisation: 1 to 63 characters of [A-Za-z0-9._-], the first one a letter or digit"
+    )]
+    InvalidOrganisationName {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// No such organisation.
+    #[error("there is no organisation {name:?}: an administrator must make it first")]
+    UnknownOrganisation {
+        /// Its name.
+        name: String,
+    },
+    /// Only an organisation without topics can be removed.
+    #[error("organisation {name} has {topics} topics: delete them first")]
+    OrganisationHasTopics {
+        /// Its name.
+        name: String,
+        /// Number of its topics.
+        topics: u64,
+    },
+    /// The organisation would have more than it may.
+    #[error(
+        "organisation {name} would have {would_be} {what}, its limit is {max}: delete topics, or raise it"
+    )]
+    OrganisationFull {
+        /// Its name.
+        name: String,
+        /// What there would be too many of: `topics` or `partitions`.
+        what: String,
+        /// How many there would be.
+        would_be: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// Too many topics of the organisation were created in this second.
+    #[error("organisation {name} may create {max} topics in a second: try again later")]
+    OrganisationTooFast {
+        /// Its name.
+        name: String,
+        /// The limit.
+        max: u64,
+    },
     /// No such topic.
     #[error("no topic {topic:?}")]
     UnknownTopic {

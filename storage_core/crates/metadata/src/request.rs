@@ -19,7 +19,7 @@ pub enum Request {
     Barrier,
     /// Create a topic, or name the one that has this name already.
     CreateTopic {
-        /// Tenant.
+        /// The organisation whose topic it is to be.
         org: String,
         /// Name.
         name: String,
@@ -86,6 +86,13 @@ pub enum Request {
         /// Topic.
         topic: TopicId,
     },
+    /// Record that the node's disk has nothing any more of topics that were deleted.
+    ReportEmptied {
+        /// The disk.
+        replica: ReplicaRef,
+        /// The topics.
+        topics: Vec<TopicId>,
+    },
     /// Record that the node's disk is full, or has space again.
     SetNodeState {
         /// The node.
@@ -146,7 +153,10 @@ impl RequestError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NoNode | Self::Unavailable { .. } => true,
-            Self::Rejected(rejected) => matches!(rejected, CommandRejection::TooManyCreations { .. }),
+            Self::Rejected(rejected) => matches!(
+                rejected,
+                CommandRejection::TooManyCreations { .. } | CommandRejection::OrganisationTooFast { .. }
+            ),
         }
     }
 }
@@ -248,6 +258,9 @@ pub fn plan(
             (Command::ReportCopies { replica, reports }, Response::Done)
         }
         Request::DeleteTopic { topic } => (Command::DeleteTopic { topic }, Response::Done),
+        Request::ReportEmptied { replica, topics } => {
+            (Command::ReportEmptied { replica, topics }, Response::Done)
+        }
         Request::SetNodeState { node, process, state } => {
             (Command::SetNodeState { node, process, state }, Response::Done)
         }

@@ -11,6 +11,8 @@ use walrus_model::{
 
 use crate::answer::Applied;
 use crate::cluster_config::ClusterConfig;
+use crate::creations::Creations;
+use crate::organisation::{DEFAULT_ORG, Organisation};
 use crate::rejection::CommandRejection;
 
 /// Level of commands of a new cluster, and of processes that do not say theirs.
@@ -35,11 +37,18 @@ pub struct Metadata {
     pub nodes: BTreeMap<NodeId, Node>,
     /// Topics by identity. Shared, so that a published copy of the state costs one pointer for each topic.
     pub topics: BTreeMap<TopicId, Arc<Topic>>,
+    /// Who may have topics, by name: each organisation is a namespace of its own. Walrus's own topics are in
+    /// [`crate::INTERNAL_ORG`], which is not listed.
+    #[serde(default)]
+    pub organisations: BTreeMap<String, Organisation>,
     /// The catalogue: (organisation, name) -> topic.
     pub names: BTreeMap<String, BTreeMap<String, TopicId>>,
-    /// Topics that were deleted: only these may a node remove from its disk. A topic that is merely not listed may have been
-    /// lost with a part of the metadata.
+    /// Topics that were deleted and that some member's disk may still have: only these may a node remove. A topic that is
+    /// merely not listed may have been lost with a part of the metadata.
     pub deleted: BTreeSet<TopicId>,
+    /// The disks that have nothing any more of a topic in `deleted`. It is forgotten once all members' disks are among them.
+    #[serde(default)]
+    pub emptied: BTreeMap<TopicId, BTreeSet<DiskId>>,
     /// Settings that all nodes follow.
     #[serde(default)]
     pub config: ClusterConfig,
@@ -55,15 +64,6 @@ pub struct Metadata {
     pub creations: Creations,
     /// The last commands and what became of them, oldest first.
     pub recent: VecDeque<Recent>,
-}
-
-/// The number of topics created in the latest second, by the proposers' clocks, in which one was created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Creations {
-    /// Seconds since the epoch.
-    pub second: u64,
-    /// Topics created in it.
-    pub count: u64,
 }
 
 /// A remembered command: when the same proposal comes twice, the second answers as the first did and changes nothing.
@@ -97,6 +97,9 @@ pub struct Node {
     /// `host:port` of the admin service; empty as long as the node has not said.
     #[serde(default)]
     pub admin_address: String,
+    /// Listeners of clients beside those two, each for one organisation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<Listener>,
     /// Name that its operator gives it, such as that of its pod; empty where it has none.
     #[serde(default)]
     pub name: String,
@@ -121,6 +124,51 @@ pub struct Node {
     pub version: u64,
 }
 
+/// A listener of clients. Whoever connects to it is of its organisation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Name of the organisation.
+    pub org: String,
+    /// `host:port`, as clients reach it.
+    pub address: String,
+}
+
+/// A protocol of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// The text protocol.
+    Text,
+    /// gRPC.
+    Grpc,
+}
+
+impl Protocol {
+    /// Its name, as in options and in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+impl Node {
+    /// Where clients of an organisation reach the node's gRPC; empty where they do not.
+    #[must_use]
+    pub fn grpc_address_of(&self, org: &str) -> &str {
+        if org == DEFAULT_ORG {
+            return &self.grpc_address;
+        }
+        let mut listeners = self.listeners.iter();
+        let found = listeners.find(|found| found.protocol == Protocol::Grpc && found.org == org);
+        found.map_or("", |found| &found.address)
+    }
+}
+
 /// Whether a node may be given new segments, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -138,7 +186,7 @@ pub enum NodeState {
 pub struct Topic {
     /// Identity.
     pub id: TopicId,
-    /// Tenant; `default` where nobody named one.
+    /// The organisation whose topic it is.
     pub org: String,
     /// Unique in its organisation while it lives.
     pub name: String,
@@ -193,15 +241,25 @@ pub struct Segment {
     pub copies: Vec<SegmentCopy>,
     /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
     pub opened_at_ms: u64,
-    /// A producer that had written nothing from this offset on when the segment was opened had been silent for a quarter of
-    /// an hour: the next segment begins without remembering it.
+    /// A producer that had written nothing from this offset on when the segment was opened had been silent for a day: the
+    /// next segment begins without remembering it.
     #[serde(default = "nowhere")]
     pub silent_below: Offset,
+    /// The same for a quarter of an hour: of these the next segment forgets those who have been silent for longest, where
+    /// it would remember too many.
+    #[serde(default = "nowhere")]
+    pub quiet_below: Offset,
     /// Version of the metadata at its last change.
     pub version: u64,
 }
 
 impl Metadata {
+    /// The topics of an organisation.
+    pub(crate) fn topics_of(&self, org: &str) -> impl Iterator<Item = &Topic> {
+        let named = self.names.get(org).into_iter().flat_map(|names| names.values());
+        named.filter_map(|topic| self.topics.get(topic)).map(AsRef::as_ref)
+    }
+
     /// Whether the replica's node is a member and still has that disk.
     pub(crate) fn is_here(&self, replica: ReplicaRef) -> bool {
         self.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)

@@ -83,7 +83,7 @@ fn a_decision_that_says_what_is_lost_is_of_a_level_of_its_own() {
         serde_json::from_value(command).expect("a command")
     };
     assert_eq!(sealed(serde_json::Value::Null).level(), 1);
-    assert_eq!(sealed(serde_json::json!([{"start": 1, "end": 2}])).level(), LEVEL);
+    assert_eq!(sealed(serde_json::json!([{"start": 1, "end": 2}])).level(), 3);
 }
 
 /// A member that does not know the word `lost` could not read the command.
@@ -98,7 +98,7 @@ fn a_report_that_a_segment_is_lost_is_of_that_level_too() {
         serde_json::from_value(command).expect("a command")
     };
     assert_eq!(report(serde_json::json!("gone")).level(), 1);
-    assert_eq!(report(serde_json::json!("lost")).level(), LEVEL);
+    assert_eq!(report(serde_json::json!("lost")).level(), 3);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, CommandRejection, CopyReport, CopyState, ENVELOPE_VERSION, Envelope, Found, LEVEL, Metadata,
-    NodeState, Presence, Present, Segment, SegmentState, apply, census, first_descriptor,
+    Command, CommandRejection, CopyReport, CopyState, DEFAULT_ORG, ENVELOPE_VERSION, Envelope, Found, LEVEL,
+    Metadata, NodeState, Presence, Present, Segment, SegmentState, apply, census, first_descriptor,
     is_better_elsewhere, successor, upkeep,
 };
 use walrus_model::{
@@ -44,7 +44,7 @@ impl World {
         }
         world.run(Command::RaiseLevel { level: LEVEL }).expect("known by all");
         let first = first_descriptor(&world.metadata, TOPIC, 0, SegmentId(Uuid::new_v4()), &world.present());
-        let (org, name, first) = ("o".into(), "t".into(), vec![first.expect("nodes")]);
+        let (org, name, first) = (DEFAULT_ORG.into(), "t".into(), vec![first.expect("nodes")]);
         world.run(Command::CreateTopic { topic: TOPIC, org, name, internal: false, first }).expect("new");
         world
     }

@@ -104,6 +104,16 @@ impl Metadata {
         self.current().reachable_level()
     }
 
+    /// Whether commands about organisations, and registrations with listeners of theirs, may be proposed.
+    fn knows_organisations(&self) -> bool {
+        self.current().knows_organisations()
+    }
+
+    /// The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`.
+    fn organisations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::to_python(py, &walrus_metadata::organisations(&self.current()))
+    }
+
     /// The state as dicts and lists, in the shape of its JSON.
     fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &*self.current())

@@ -133,6 +133,12 @@ class Metadata:
     def reachable_level(self) -> int | None:
         """The level of commands that all members know, if it is above the cluster's."""
 
+    def knows_organisations(self) -> bool:
+        """Whether commands about organisations, and registrations with listeners of theirs, may be proposed."""
+
+    def organisations(self) -> list[dict[str, Any]]:
+        """The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`."""
+
     def lost_topics(self, remains_json: str) -> list[dict[str, Any]]:
         """Lists topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
 
@@ -212,7 +218,7 @@ class DataPlane:
         """
 
     def addresses(self) -> dict[str, str]:
-        """`host:port` of the listeners `text`, `grpc` and `peer`, as bound."""
+        """`host:port` of the listeners `text`, `grpc`, `peer` and those of organisations (`grpc/acme`), as bound."""
 
     def identity(self) -> dict[str, Any]:
         """`cluster_id`, `node_id`, `disk` and `process`."""

@@ -11,16 +11,13 @@ use crate::bucket::Leases;
 use crate::cluster::segment::{label, log_id};
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
-use crate::node::names::{PartitionRef, TopicName};
-
-/// The only organisation whose topics clients can name.
-pub(crate) const DEFAULT_ORG: &str = "default";
+use crate::node::names::{OrgName, PartitionRef, TopicPath};
 
 /// A table of which node answers for what, as one published snapshot of the metadata says.
 pub(crate) struct Routing {
     pub(crate) metadata: Arc<Metadata>,
     topics: HashMap<TopicId, Arc<TopicRoute>>,
-    names: HashMap<TopicName, Arc<TopicRoute>>,
+    names: HashMap<TopicPath, Arc<TopicRoute>>,
     /// The open segments that this process leads.
     pub(crate) leases: Arc<Leases>,
 }
@@ -28,7 +25,7 @@ pub(crate) struct Routing {
 /// A topic, and its name as it was checked.
 pub(crate) struct TopicRoute {
     pub(crate) topic: Arc<Topic>,
-    pub(crate) name: TopicName,
+    pub(crate) path: TopicPath,
 }
 
 impl Routing {
@@ -62,8 +59,7 @@ impl Routing {
             let (names, leases) = (self.names.clone(), self.leases.clone());
             return (Self { metadata, topics, names, leases }, changed);
         }
-        let in_default = topics.values().filter(|route| route.topic.org == DEFAULT_ORG);
-        let names = in_default.map(|route| (route.name.clone(), route.clone())).collect();
+        let names = topics.values().map(|route| (route.path.clone(), route.clone())).collect();
         let leases = self.leases_of(&topics, config);
         (Self { metadata, topics, names, leases }, changed)
     }
@@ -75,8 +71,7 @@ impl Routing {
         for route in topics.values() {
             for segment in route.topic.partitions.iter().filter_map(open_segment) {
                 if is_led_by(segment.descriptor.leader, config) {
-                    let lease =
-                        (segment.descriptor.epoch, label(route.name.as_str(), &segment.descriptor).into());
+                    let lease = (segment.descriptor.epoch, label(&route.path, &segment.descriptor).into());
                     leases.by_key.insert(log_id(&segment.descriptor), lease);
                 }
             }
@@ -88,8 +83,8 @@ impl Routing {
         self.topics.get(&id)
     }
 
-    pub(crate) fn find(&self, name: &TopicName) -> Option<&Arc<TopicRoute>> {
-        self.names.get(name)
+    pub(crate) fn find(&self, path: &TopicPath) -> Option<&Arc<TopicRoute>> {
+        self.names.get(path)
     }
 
     /// Whether it has the same topics as another table, unchanged.
@@ -103,9 +98,9 @@ impl Routing {
         self.topics.values()
     }
 
-    /// All topics that clients can name, in no order.
-    pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<TopicRoute>> {
-        self.names.values()
+    /// The topics of one organisation, in no order.
+    pub(crate) fn topics_of<'a>(&'a self, org: &'a OrgName) -> impl Iterator<Item = &'a Arc<TopicRoute>> {
+        self.names.iter().filter(move |(path, _)| path.org == *org).map(|(_, route)| route)
     }
 
     /// The topic and partition that a client names.
@@ -119,16 +114,16 @@ impl Routing {
 impl TopicRoute {
     /// `None` for a name that cannot be: metadata checks names, so this is damage, and the topic is not served.
     fn new(topic: &Arc<Topic>) -> Option<Self> {
-        let Ok(name) = TopicName::parse(&topic.name) else {
+        let Ok(path) = TopicPath::of(topic) else {
             tracing::error!(topic = ?topic.id, "a topic with an impossible name is not served");
             return None;
         };
-        Some(Self { topic: topic.clone(), name })
+        Some(Self { topic: topic.clone(), path })
     }
 
     pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {
         self.topic.partitions.get(index as usize).ok_or_else(|| Error::UnknownPartition {
-            topic: self.name.to_string(),
+            topic: self.path.to_string(),
             partition: index,
             partitions: u32::try_from(self.topic.partitions.len()).unwrap_or(u32::MAX),
         })

@@ -5,6 +5,8 @@ use uuid::Uuid;
 use walrus_log::{LogId, LogSpec, ProducerTable};
 use walrus_model::{Descriptor, SegmentId, TopicId};
 
+use crate::node::names::TopicPath;
+
 /// The id of the log of a segment.
 pub(crate) fn log_id(segment: &Descriptor) -> LogId {
     LogId(segment.id.0)
@@ -16,7 +18,7 @@ pub(crate) fn segment_of(log: LogId) -> SegmentId {
 }
 
 /// The name of a segment's log in log lines and errors; its form is that of the original's keys.
-pub(crate) fn label(topic: &str, segment: &Descriptor) -> String {
+pub(crate) fn label(topic: &TopicPath, segment: &Descriptor) -> String {
     format!("t_{topic}_p_{}_s_{}", segment.partition, segment.number)
 }
 

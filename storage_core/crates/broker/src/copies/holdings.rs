@@ -157,6 +157,7 @@ mod tests {
             copies: vec![SegmentCopy { replica: replica(1), state: *state, since: *since }],
             opened_at_ms: 0,
             silent_below: Offset(0),
+            quiet_below: Offset(0),
             version: *since,
         };
         let partition = Partition {

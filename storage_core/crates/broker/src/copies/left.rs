@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use walrus_log::{Log, LogId, Options, Store};
+use walrus_model::TopicId;
 use walrus_replica::Mark;
 
+use crate::cluster::segment::Place;
 use crate::copies::copy;
 use crate::node::error::{Error, Result};
 
@@ -49,6 +51,13 @@ impl LeftLogs {
     /// The log of a segment, if one is left.
     pub(crate) fn log(&self, segment: LogId) -> Option<Log> {
         self.disks.load().iter().find_map(|disk| disk.store.log(segment))
+    }
+
+    /// The topics of which there are logs.
+    pub(crate) fn topics(&self) -> Vec<TopicId> {
+        let logs = |disk: &Arc<LeftDisk>| disk.store.logs();
+        let all = self.disks.load().iter().flat_map(logs).collect::<Vec<_>>();
+        all.iter().filter_map(|log| Place::parse(log.name())).map(|place| place.topic).collect()
     }
 
     /// Whether nothing is left of any disk.

@@ -37,6 +37,9 @@ impl Copies {
         if let Some(log) = self.bucket().log(log_id(segment)) {
             return Ok(log);
         }
+        if self.cluster().routing().metadata.deleted.contains(&segment.topic) {
+            return Err(Error::UnknownSegment { segment: segment.id.to_string() }); // nothing of it may come back
+        }
         let unknown =
             || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.id) };
         let spec = log_spec(segment, producers).ok_or_else(unknown)?;
@@ -80,11 +83,12 @@ impl Copies {
         Err(Obstacle::ProducersUnknown { segment: descriptor.id }.into())
     }
 
-    /// The producers with which the successor of a segment begins: those at its end, but who had been silent for long when it
-    /// was opened. The metadata say who that is, so that all copies forget alike.
+    /// The producers with which the successor of a segment begins: those at its end, but who had been silent for a day when it
+    /// was opened, and of those who had been for a quarter of an hour as many as there are too many. The metadata say who that
+    /// is, so that all copies forget alike.
     pub(crate) fn producers_behind(&self, segment: &Descriptor, mut at_end: ProducerTable) -> ProducerTable {
         if let Some(listed) = self.cluster().current(segment) {
-            at_end.forget_below(listed.silent_below.0);
+            at_end.forget_silent(listed.silent_below.0, listed.quiet_below.0);
         }
         at_end
     }

@@ -64,6 +64,11 @@ impl Copies {
         &self.bucket
     }
 
+    /// Waits until no log is being made by what was known of the metadata before the call.
+    pub(crate) async fn await_makers(&self) {
+        drop(self.making.lock().await);
+    }
+
     /// The copies, and what the disk remembers of them.
     pub(crate) fn table(&self) -> &CopyTable {
         &self.table

@@ -30,6 +30,11 @@ pub(crate) fn note(store: &Store, topic: &Topic) -> walrus_log::Result<()> {
     store.put_property(&key, &bytes)
 }
 
+/// The topics that are noted.
+pub(crate) fn noted_topics(store: &Store) -> Vec<TopicId> {
+    store.properties().into_iter().filter_map(|(key, _)| parse(&key)).collect()
+}
+
 /// Drops the notes of topics that were deleted.
 pub(crate) fn forget(store: &Store, is_deleted: impl Fn(TopicId) -> bool) -> walrus_log::Result<()> {
     for (key, _) in store.properties() {

@@ -63,6 +63,11 @@ impl Tombstones {
         Ok(true)
     }
 
+    /// The topics that have any.
+    pub(crate) fn topics(&self) -> Vec<TopicId> {
+        self.known.read().keys().map(|(topic, _)| *topic).collect()
+    }
+
     /// Whether a segment was trimmed.
     pub(crate) fn covers(&self, segment: &Descriptor) -> bool {
         let known = self.known.read();

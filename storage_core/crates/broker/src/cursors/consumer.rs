@@ -7,7 +7,7 @@ use super::reservation::HolderId;
 use super::service::CursorService;
 use super::terms::{EntryRef, HolderReport, TopicRef, Urgency};
 use crate::node::error::{Error, Result};
-use crate::node::names::TopicName;
+use crate::node::names::TopicPath;
 
 /// Limit on the entries that one connection holds; a client that waits for its answers never comes near it.
 const HELD_MAX: usize = 1_024;
@@ -70,7 +70,7 @@ impl Consumer {
 
     /// The value of the topic's next entry, which goes out with the client's answer of this number; `None` when every
     /// entry is delivered or held.
-    pub async fn next(&mut self, topic: &TopicName, answer: u64) -> Result<Option<Bytes>> {
+    pub async fn next(&mut self, topic: &TopicPath, answer: u64) -> Result<Option<Bytes>> {
         if self.held.len() >= HELD_MAX {
             let problem = format!("{HELD_MAX} answers to GET wait for a sign that they arrived: send COMMIT");
             return Err(Error::InvalidRequest { problem });
@@ -150,7 +150,7 @@ impl Consumer {
                 .report_deliveries(&topic, self.holder, delivered, returned, Urgency::Finally)
                 .await
             {
-                tracing::debug!(%problem, topic = %topic.name, "entries of a closed connection are left to the time limit");
+                tracing::debug!(%problem, topic = %topic.path, "entries of a closed connection are left to the time limit");
             }
         }
     }
@@ -172,7 +172,7 @@ impl Consumer {
                     self.note_told(&topic);
                 }
                 Err(problem) => {
-                    tracing::debug!(%problem, topic = %topic.name, "deliveries are told later");
+                    tracing::debug!(%problem, topic = %topic.path, "deliveries are told later");
                     self.deferred = true;
                 }
             }

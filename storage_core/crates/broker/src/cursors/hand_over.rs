@@ -6,6 +6,7 @@ use prost::Message as _;
 
 use super::ledger::HandedCursor;
 use super::messages::{decode_answer, handed_cursor_of};
+use crate::node::names::OrgName;
 use crate::node::patience;
 use crate::node::proto::peer::{CursorHandOver, CursorRequest, cursor_answer, cursor_request};
 use crate::peer::Request;
@@ -21,7 +22,8 @@ pub(super) async fn collect(topics: &Topics, partition: u32, number: u64) -> Vec
         metadata_version: topics.cluster().metadata_version(),
     });
     let request: Bytes = CursorRequest { request: Some(request) }.encode_to_vec().into();
-    let others = topics.nodes().into_iter().filter(|node| node.id != topics.cluster().node_id());
+    let others =
+        topics.nodes(&OrgName::default()).into_iter().filter(|node| node.id != topics.cluster().node_id());
     let ask = |node: NodeView| {
         let request = Request::Cursor(request.clone());
         let limit = if node.alive { patience::HAND_OVER } else { patience::HAND_OVER_OF_LAPSED };

@@ -13,7 +13,7 @@ use super::reservation::{HolderId, Reservation};
 use super::terms::{EntryRef, TopicRef};
 use crate::cluster::segment::uuid_bytes;
 use crate::node::error::{Error, Result};
-use crate::node::names::TopicName;
+use crate::node::names::{OrgName, TopicName, TopicPath};
 use crate::node::proto::peer::{
     CursorAnswer, CursorEntry, CursorReservation, CursorState, CursorTopic, cursor_answer,
 };
@@ -29,12 +29,16 @@ pub(super) fn unexpected() -> Error {
 }
 
 pub(super) fn topic_message(topic: &TopicRef) -> CursorTopic {
-    CursorTopic { uuid: uuid_bytes(topic.id.0), name: topic.name.to_string() }
+    let TopicPath { org, name } = &topic.path;
+    CursorTopic { uuid: uuid_bytes(topic.id.0), name: name.to_string(), org: org.to_string() }
 }
 
 pub(super) fn topic_of(topic: Option<CursorTopic>) -> Result<TopicRef> {
     let topic = topic.unwrap_or_default();
-    Ok(TopicRef { id: TopicId(uuid_of(&topic.uuid)?), name: TopicName::parse(&topic.name)? })
+    // Brokers that knew only the default organisation named none.
+    let org = if topic.org.is_empty() { OrgName::default() } else { OrgName::parse(&topic.org)? };
+    let path = TopicPath { org, name: TopicName::parse(&topic.name)? };
+    Ok(TopicRef { id: TopicId(uuid_of(&topic.uuid)?), path })
 }
 
 pub(super) fn entry_message(entry: &EntryRef) -> CursorEntry {

@@ -26,7 +26,7 @@ use crate::cluster::leadership::Leadership;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, Turn};
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::reading::reader::ReadOptions;
@@ -159,7 +159,8 @@ impl Owner {
         } else {
             self.take_over(topics, serving).await?;
         }
-        let live: HashSet<TopicId> = topics.topics(true).into_iter().map(|topic| topic.id).collect();
+        let live: HashSet<TopicId> =
+            topics.cluster().routing().topics().map(|route| route.topic.id).collect();
         let before = Trim { number: leadership.number, base: leadership.base_offset };
         self.ledger.lock().plan_snapshot(&live, before);
         self.record(topics);
@@ -243,7 +244,7 @@ impl Owner {
         holder: HolderId,
     ) -> Result<Option<(EntryRef, Bytes)>> {
         let key = CursorKey { topic: topic.id, partition };
-        let from = PartitionRef { topic: topic.name.clone(), partition };
+        let from = PartitionRef { topic: topic.path.clone(), partition };
         let asked = Instant::now();
         loop {
             let (offset, reading) = match self.lock_ledger(serving)?.step(key, holder) {
@@ -346,15 +347,15 @@ impl Owner {
         }
         let mut batch = Vec::new();
         builder.build(&mut batch).map_err(|problem| Error::Internal { message: problem.to_string() })?;
-        Ok(topics.append_internal(&self.log, batch.into()).await?.base_offset)
+        Ok(topics.append(&self.log, batch.into()).await?.base_offset)
     }
 }
 
 /// How many partitions a topic has; `UnknownTopic` if another one has its name by now.
 fn partitions(topics: &Arc<Topics>, topic: &TopicRef) -> Result<u32> {
-    match topics.topic(topic.name.as_str()) {
+    match topics.topic(&topic.path) {
         Some(info) if info.id == topic.id => Ok(info.partitions),
-        _ => Err(Error::UnknownTopic { topic: topic.name.to_string() }),
+        _ => Err(Error::UnknownTopic { topic: topic.path.to_string() }),
     }
 }
 
@@ -381,7 +382,7 @@ fn replay_batch(batch: &[u8], replayed: &mut ReplayedCursors) -> Result<(), Stri
     Ok(())
 }
 
-/// The name of the internal topic in which cursors are recorded.
-pub(super) fn log_name() -> TopicName {
-    TopicName::parse("__cursors").expect("it is of the alphabet")
+/// The path of the internal topic in which cursors are recorded.
+pub(super) fn log_path() -> TopicPath {
+    TopicPath::internal("__cursors").expect("it is of the alphabet")
 }

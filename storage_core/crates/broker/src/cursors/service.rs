@@ -14,7 +14,7 @@ use super::messages::{
     decode_answer, entries_of, entry_message, entry_messages, entry_of, handed_cursor_message, topic_message,
     topic_of, unexpected, uuid_of,
 };
-use super::owner::{Owner, log_name};
+use super::owner::{Owner, log_path};
 use super::progress::{CursorKey, Progress};
 use super::reservation::HolderId;
 use super::terms::{EntryRef, HolderReport, TopicRef, Urgency};
@@ -23,7 +23,7 @@ use crate::cluster::segment::uuid_bytes;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::metrics::Metrics;
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{
@@ -53,7 +53,7 @@ struct Inner {
 impl CursorService {
     /// Spawns nothing before the first call.
     pub(crate) fn new(topics: Arc<Topics>, metrics: &Metrics) -> Self {
-        let log = |partition| PartitionRef { topic: log_name(), partition };
+        let log = |partition| PartitionRef { topic: log_path(), partition };
         let owners = (0..PARTITIONS).map(|partition| Arc::new(Owner::new(log(partition)))).collect();
         let (reserved, delivered, returned) = (Counter::default(), Counter::default(), Counter::default());
         metrics.register(|registry| {
@@ -87,7 +87,7 @@ impl CursorService {
                     .get(partition as usize)
                     .ok_or_else(|| malformed("no such partition"))?;
                 // A hand-over is final, so the segment must be known: below its number this node never serves again.
-                let log = PartitionRef { topic: log_name(), partition };
+                let log = PartitionRef { topic: log_path(), partition };
                 topics.cluster().await_listed(&log, number, metadata_version).await?;
                 let cursors = owner.hand_over(number).into_iter().map(handed_cursor_message).collect();
                 cursor_answer::Answer::HandOver(CursorHandOverAnswer { cursors })
@@ -107,16 +107,11 @@ impl CursorService {
         }
     }
 
-    pub(super) async fn resolve(&self, name: &TopicName) -> Result<TopicRef> {
+    pub(super) async fn resolve(&self, path: &TopicPath) -> Result<TopicRef> {
         let topics = &self.inner.topics;
-        let unknown = || Error::UnknownTopic { topic: name.to_string() };
-        let topic =
-            topics.cluster().find_confirmed(|| topics.topic(name.as_str()).ok_or_else(unknown)).await?;
-        if topic.internal {
-            let problem = format!("topic {name} is internal, it has no shared cursor");
-            return Err(Error::InvalidRequest { problem });
-        }
-        Ok(TopicRef { id: topic.id, name: name.clone() })
+        let unknown = || Error::UnknownTopic { topic: path.to_string() };
+        let topic = topics.cluster().find_confirmed(|| topics.topic(path).ok_or_else(unknown)).await?;
+        Ok(TopicRef { id: topic.id, path: path.clone() })
     }
 
     /// Reserves the next entry of a topic.
@@ -178,7 +173,7 @@ impl CursorService {
         patience: Duration,
     ) -> Result<cursor_answer::Answer> {
         let topics = &self.inner.topics;
-        let log = PartitionRef { topic: log_name(), partition: partition_of(topic.id) };
+        let log = PartitionRef { topic: log_path(), partition: partition_of(topic.id) };
         let is_stopping = topics.cluster().tasks().shutdown().is_cancelled();
         let deadline = Instant::now()
             + if is_stopping { patience::CURSOR_OWNER_STOPPING.min(patience) } else { patience };
@@ -191,14 +186,14 @@ impl CursorService {
                 Err(problem) => problem,
             };
             match &problem {
-                Error::UnknownTopic { topic: name } if leadership.is_err() => {
-                    topics.create_topic(name, PARTITIONS, true).await?;
+                Error::UnknownTopic { .. } if leadership.is_err() => {
+                    topics.create_topic(&log.topic, PARTITIONS).await?;
                     continue;
                 }
-                Error::UnknownTopic { topic: name } if name != log.topic.as_str() => {
-                    let listed = || topics.topic(topic.name.as_str()).filter(|listed| listed.id == topic.id);
+                Error::UnknownTopic { topic: name } if *name != log.topic.to_string() => {
+                    let listed = || topics.topic(&topic.path).filter(|listed| listed.id == topic.id);
                     topics.cluster().find_confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
-                    problem = Obstacle::OwnerUninformed { topic: topic.name.to_string() }.into();
+                    problem = Obstacle::OwnerUninformed { topic: topic.path.to_string() }.into();
                 }
                 Error::UnknownTopic { .. } => {} // the owner has not heard of its log yet
                 Error::NotLeader { .. } | Error::OutcomeUnknown { .. } => {}
@@ -228,7 +223,7 @@ impl CursorService {
             return self.answer(topics, request.clone()).await;
         }
         if leadership.node == topics.cluster().node_id() {
-            let key = format!("{}/{}", log_name(), leadership.number);
+            let key = format!("{}/{}", log_path(), leadership.number);
             return Err(Error::NotLeader { key, hint: None }); // led by an earlier process of this node
         }
         let payload = CursorRequest { request: Some(request.clone()) }.encode_to_vec();
@@ -260,7 +255,7 @@ impl CursorService {
             .push(Some(&key), Some(&Progress::default().encode()), clock::now_ms(), &[])
             .build(&mut batch);
         if built.is_ok() {
-            let append = topics.append_internal(log, batch.into());
+            let append = topics.append(log, batch.into());
             let left = deadline.saturating_duration_since(Instant::now());
             if let Ok(Err(problem)) = tokio::time::timeout(left, append).await {
                 tracing::debug!(%log, %problem, "cannot open a new segment of cursors");

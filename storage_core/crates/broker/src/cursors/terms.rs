@@ -2,7 +2,7 @@
 
 use walrus_model::TopicId;
 
-use crate::node::names::TopicName;
+use crate::node::names::TopicPath;
 
 /// An entry of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub(crate) struct EntryRef {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TopicRef {
     pub(super) id: TopicId,
-    pub(super) name: TopicName,
+    pub(super) path: TopicPath,
 }
 
 /// What a holder reports with its wish for the next entry.

@@ -4,7 +4,9 @@
 mod door;
 mod front;
 mod guard;
+mod principal;
 
 pub(crate) use door::{Arrival, Door, raise_descriptors};
 pub use front::Front;
 pub(crate) use guard::GuardedStream;
+pub(crate) use principal::Principal;

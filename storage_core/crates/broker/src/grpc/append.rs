@@ -3,15 +3,16 @@
 use bytes::Bytes;
 use walrus_log::batch::{Batch, BatchBuilder, BatchError, ProducerRef};
 
+use crate::edge::Principal;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::PartitionRef;
 use crate::node::proto::v1::{AppendRequest, Header, Producer, Records, append_request};
 
-/// The partition to which an append goes, and the bytes of its batch.
-pub(super) fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {
+/// The partition to which a principal's append goes, and the bytes of its batch.
+pub(super) fn batch_of(request: AppendRequest, principal: &Principal) -> Result<(PartitionRef, Bytes)> {
     let AppendRequest { topic, partition, payload, producer, correlation: _ } = request;
-    let to = PartitionRef { topic: TopicName::of_client(&topic)?, partition };
+    let to = principal.partition(&topic, partition)?;
     let batch = match payload {
         Some(append_request::Payload::Records(records)) => build(&records, producer.as_ref())?,
         Some(append_request::Payload::Batch(batch)) => {
@@ -85,7 +86,12 @@ fn invalid_batch(problem: BatchError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::names::OrgName;
     use crate::node::proto::v1::Record;
+
+    fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {
+        super::batch_of(request, &Principal { org: OrgName::default() })
+    }
 
     fn request(payload: Option<append_request::Payload>) -> AppendRequest {
         AppendRequest { topic: "t".to_owned(), partition: 3, payload, producer: None, correlation: 1 }

@@ -13,6 +13,7 @@ use tonic::{Status, Streaming};
 use super::append::batch_of;
 use super::status::{error_message, status_of};
 use crate::broker::Broker;
+use crate::edge::Principal;
 use crate::node::awake;
 use crate::node::budget::Purpose;
 use crate::node::error::Result;
@@ -36,8 +37,13 @@ enum Event {
     Stopping,
 }
 
-/// Takes appends off `requests` until the client ends the stream or goes, or the node stops.
-pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, answers: Answers) {
+/// Takes appends of a principal off `requests` until the client ends the stream or goes, or the node stops.
+pub(super) async fn run(
+    broker: Broker,
+    principal: Principal,
+    mut requests: Streaming<AppendRequest>,
+    answers: Answers,
+) {
     let stop = broker.cluster().tasks().shutdown().clone();
     let mut window = Window::default();
     let mut turns = Turns::default();
@@ -66,7 +72,7 @@ pub(super) async fn run(broker: Broker, mut requests: Streaming<AppendRequest>, 
             }
             Event::Requested(Ok(Some(request))) => {
                 turns.requested(Instant::now());
-                window.submit(&broker, request);
+                window.submit(&broker, &principal, request);
             }
             Event::Requested(Ok(None)) => ended = Some(None),
             Event::Requested(Err(status)) => ended = Some(Some(status)),
@@ -125,9 +131,9 @@ impl Window {
 
     /// Puts an append into the window. It starts when the window is polled next, after those submitted before it: that first
     /// poll is what puts it in its place in the log.
-    fn submit(&mut self, broker: &Broker, request: AppendRequest) {
+    fn submit(&mut self, broker: &Broker, principal: &Principal, request: AppendRequest) {
         let correlation = request.correlation;
-        let checked = batch_of(request);
+        let checked = batch_of(request, principal);
         let bytes = checked.as_ref().map_or(0, |(_, batch)| batch.len());
         self.bytes_each.push_back(bytes);
         self.bytes += bytes;

@@ -16,7 +16,7 @@ use tonic::transport::Server;
 use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use crate::broker::Broker;
-use crate::edge::{Arrival, Door, GuardedStream};
+use crate::edge::{Arrival, Door, GuardedStream, Principal};
 use crate::node::budget::Purpose;
 use crate::node::patience;
 use crate::node::proto::DESCRIPTORS;
@@ -35,8 +35,8 @@ const PREFACE_BYTES: usize = 24;
 /// Limit on the calls that run at a time on one connection.
 const STREAMS_MAX: u32 = 256;
 
-/// Serves until the broker's shutdown signal, then lets running requests finish.
-pub(crate) async fn serve(door: Door, broker: Broker) {
+/// Serves the connections of a principal until the broker's shutdown signal, then lets running requests finish.
+pub(crate) async fn serve(door: Door, broker: Broker, principal: Principal) {
     let stop = broker.cluster().tasks().shutdown().clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<LogServer<LogService>>().await;
@@ -49,7 +49,7 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
         (broker.cluster().share(Purpose::Appends).clone(), broker.cluster().share(Purpose::Reads).clone());
     let answered = reads.clone();
     let silence = broker.cluster().config().patience.silence();
-    let log = LogServer::new(LogService::new(broker))
+    let log = LogServer::new(LogService::new(broker, principal))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(usize::MAX); // a page holds at least one batch, whatever its size
     let server = Server::builder()

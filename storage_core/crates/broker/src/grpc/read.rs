@@ -13,8 +13,9 @@ use walrus_model::SegmentId;
 use super::pages::Page;
 use super::status::status_of;
 use crate::broker::Broker;
+use crate::edge::Principal;
 use crate::node::error::{Error, Result};
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::PartitionRef;
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::v1::{Format, Header, ReadRequest, ReadResponse, Record};
@@ -39,11 +40,9 @@ pub(super) struct ReadCall {
 }
 
 impl ReadCall {
-    pub(super) fn start(broker: Broker, request: &ReadRequest) -> Result<Self> {
+    pub(super) fn start(broker: Broker, principal: &Principal, request: &ReadRequest) -> Result<Self> {
         let invalid = |problem: String| Error::InvalidRequest { problem };
-        // Clients may not read Walrus's own topics, which have the deliveries of all clients.
-        let from =
-            PartitionRef { topic: TopicName::of_client(&request.topic)?, partition: request.partition };
+        let from = principal.partition(&request.topic, request.partition)?;
         let format = Format::try_from(request.format)
             .map_err(|_| invalid(format!("format {} is not one of 0 to 2", request.format)))?;
         let segment = request.segment.as_deref().map(|segment| {

@@ -11,9 +11,9 @@ use super::pages::PageCarrier;
 use super::read::ReadCall;
 use super::status::status_of;
 use crate::broker::Broker;
+use crate::edge::Principal;
 use crate::node::budget::Purpose;
 use crate::node::error::Error;
-use crate::node::names::TopicName;
 use crate::node::patience;
 use crate::node::proto::v1::{
     AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse, InitProducerRequest,
@@ -28,14 +28,15 @@ const ANSWERS_MAX: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// The service on one broker.
+/// The service of one broker for one principal.
 pub(super) struct LogService {
     broker: Broker,
+    principal: Principal,
 }
 
 impl LogService {
-    pub(super) fn new(broker: Broker) -> Self {
-        Self { broker }
+    pub(super) fn new(broker: Broker, principal: Principal) -> Self {
+        Self { broker, principal }
     }
 }
 
@@ -43,15 +44,15 @@ impl LogService {
 impl log_server::Log for LogService {
     async fn create_topic(&self, request: Request<CreateTopicRequest>) -> Answer<CreateTopicResponse> {
         let CreateTopicRequest { topic, partitions } = request.into_inner();
-        let name = TopicName::of_client(&topic).map_err(failed)?;
-        let (topic, created) =
-            self.broker.create_topic(name.as_str(), partitions, false).await.map_err(failed)?;
+        let path = self.principal.topic(&topic).map_err(failed)?;
+        let (topic, created) = self.broker.create_topic(&path, partitions).await.map_err(failed)?;
         Ok(Response::new(CreateTopicResponse { topic: Some(topic_message(topic)), created }))
     }
 
     async fn list_topics(&self, request: Request<ListTopicsRequest>) -> Answer<ListTopicsResponse> {
         self.room().await?;
-        let topics = self.broker.list_topics(request.into_inner().internal).await.map_err(failed)?;
+        let (org, internal) = (&self.principal.org, request.into_inner().internal);
+        let topics = self.broker.list_topics(org, internal).await.map_err(failed)?;
         Ok(Response::new(ListTopicsResponse { topics: topics.into_iter().map(topic_message).collect() }))
     }
 
@@ -63,7 +64,7 @@ impl log_server::Log for LogService {
     async fn append(&self, request: Request<AppendRequest>) -> Answer<AppendResponse> {
         let request = request.into_inner();
         let correlation = request.correlation;
-        let (to, batch) = batch_of(request).map_err(failed)?;
+        let (to, batch) = batch_of(request, &self.principal).map_err(failed)?;
         let _held = self.broker.cluster().share(Purpose::Appends).hold(batch.len());
         let ack = self.broker.append(&to, batch).await.map_err(failed)?;
         Ok(Response::new(AppendResponse {
@@ -82,7 +83,8 @@ impl log_server::Log for LogService {
         request: Request<Streaming<AppendRequest>>,
     ) -> Answer<Self::AppendStreamStream> {
         let (answers, stream) = mpsc::channel(ANSWERS_MAX);
-        tokio::spawn(append_stream::run(self.broker.clone(), request.into_inner(), answers));
+        let (broker, principal) = (self.broker.clone(), self.principal.clone());
+        tokio::spawn(append_stream::run(broker, principal, request.into_inner(), answers));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
@@ -90,7 +92,8 @@ impl log_server::Log for LogService {
 
     /// The pages become the response's body in `pages::respond`, and no message goes through tonic's encoder.
     async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
-        let reading = ReadCall::start(self.broker.clone(), request.get_ref()).map_err(failed)?;
+        let reading =
+            ReadCall::start(self.broker.clone(), &self.principal, request.get_ref()).map_err(failed)?;
         let mut response = Response::new(stream::empty());
         response.extensions_mut().insert(PageCarrier::new(reading.into_stream()));
         Ok(response)
@@ -98,15 +101,15 @@ impl log_server::Log for LogService {
 
     async fn list_segments(&self, request: Request<ListSegmentsRequest>) -> Answer<ListSegmentsResponse> {
         self.room().await?;
-        let name = request.into_inner().topic;
-        let unknown = || Error::UnknownTopic { topic: name.chars().take(249).collect() };
+        let path = self.principal.topic(&request.into_inner().topic).map_err(failed)?;
+        let unknown = || Error::UnknownTopic { topic: path.to_string() };
         let topic = self
             .broker
             .cluster()
-            .find_confirmed(|| self.broker.topic(&name).ok_or_else(unknown))
+            .find_confirmed(|| self.broker.topic(&path).ok_or_else(unknown))
             .await
             .map_err(failed)?;
-        let partitions = self.broker.segments(&name).await.map_err(failed)?;
+        let partitions = self.broker.segments(&path).await.map_err(failed)?;
         Ok(Response::new(ListSegmentsResponse {
             topic: Some(topic_message(topic)),
             partitions: partitions.into_iter().map(partition_message).collect(),
@@ -117,7 +120,7 @@ impl log_server::Log for LogService {
         self.room().await?;
         Ok(Response::new(ListNodesResponse {
             cluster_id: self.broker.cluster().config().cluster_id.to_string(),
-            nodes: self.broker.nodes().into_iter().map(node_message).collect(),
+            nodes: self.broker.nodes(&self.principal.org).into_iter().map(node_message).collect(),
         }))
     }
 }

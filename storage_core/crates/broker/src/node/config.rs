@@ -8,9 +8,11 @@ use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
 use walrus_metadata::rolling::Limits;
+use walrus_metadata::{DEFAULT_ORG, Listener};
 use walrus_model::{DiskId, ProcessId};
 
 use crate::node::budget;
+use crate::node::names::OrgName;
 use crate::node::strangers::{Caps, Silence};
 use crate::node::versions::WireVersions;
 
@@ -53,6 +55,9 @@ pub struct Config {
     /// `host:port` of the peer RPC.
     #[serde(default = "any_port")]
     pub peer_address: String,
+    /// Listeners of clients beside those two, each for one organisation. Those two are for the organisation `default`.
+    #[serde(default)]
+    pub listeners: Vec<Listener>,
     /// Host under which clients and peers reach this node; the one that is listened on if there is none.
     #[serde(default)]
     pub advertise_host: Option<String>,
@@ -174,6 +179,15 @@ impl Config {
             return Err(ConfigError(format!("memory_budget_bytes must be at least {}", budget::BYTES_MIN)));
         }
         config.store_options()?;
+        for Listener { protocol, org, .. } in &config.listeners {
+            let name = protocol.name();
+            OrgName::parse(org).map_err(|error| ConfigError(format!("a listener of {name}: {error}")))?;
+            let same =
+                config.listeners.iter().filter(|other| other.protocol == *protocol && other.org == *org);
+            if org == DEFAULT_ORG || same.count() > 1 {
+                return Err(ConfigError(format!("organisation {org} has two listeners of {name}")));
+            }
+        }
         Ok(config)
     }
 
@@ -336,6 +350,11 @@ mod tests {
             (r#", "backend": "floppy""#, "backend"),
             (r#", "workers": 0"#, "workers"),
             (r#", "workers": 1000"#, "workers"),
+            (r#", "listeners": [{"protocol": "text", "org": "_walrus", "address": "h:1"}]"#, "organisation"),
+            (
+                r#", "listeners": [{"protocol": "grpc", "org": "default", "address": "h:1"}]"#,
+                "two listeners of grpc",
+            ),
         ];
         for (extra, name) in wrong {
             let error = parse(extra).unwrap_err().to_string();

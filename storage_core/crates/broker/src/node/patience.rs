@@ -194,6 +194,8 @@ pub(crate) const LOST_COPIES_LOOK: Duration = s(30);
 pub(crate) const REPAIR_RETRY: Duration = s(5);
 /// A hole that could not be filled is tried again after so long.
 pub(crate) const HOLES_RETRY: Duration = ms(500);
+/// Nothing of a deleted topic was found on this disk for so long before the metadata are told.
+pub(crate) const EMPTIED_FOR: Duration = s(3);
 /// A trim that the metadata have forgotten is asked for again, so often at most.
 pub(crate) const TRIM_REMINDER: Duration = s(5);
 /// Pause between two looks at how far copies lag: one that follows its leader has caught up a moment later.

@@ -15,7 +15,7 @@ use crate::cluster::segment::label;
 use crate::copies::Copies;
 use crate::node::error::Result;
 use crate::node::locks::Lock;
-use crate::node::names::TopicName;
+use crate::node::names::TopicPath;
 use crate::partition::follower;
 use crate::partition::leader::{Leader, Requeue};
 
@@ -57,7 +57,7 @@ impl Leaders {
     /// the segment ends without go to `back`.
     pub(crate) async fn leader(
         &self,
-        topic: &TopicName,
+        topic: &TopicPath,
         segment: &Segment,
         back: Weak<dyn Requeue>,
     ) -> Result<Arc<Leader>> {
@@ -71,7 +71,7 @@ impl Leaders {
         if let Some(leader) = known() {
             return Ok(leader);
         }
-        let label: Arc<str> = label(topic.as_str(), &segment.descriptor).into();
+        let label: Arc<str> = label(topic, &segment.descriptor).into();
         let copy = self.copies().table().open(&segment.descriptor)?;
         let (opening, named, node) = (segment.clone(), label.clone(), self.cluster().node_id());
         let leader = self

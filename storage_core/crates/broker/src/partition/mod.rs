@@ -62,7 +62,7 @@ impl Partitions {
             let known = old.get(&route.topic.id);
             let sequencer = |(place, partition): (usize, &walrus_metadata::Partition)| {
                 known.and_then(|known| known.get(place)).cloned().unwrap_or_else(|| {
-                    let (leaders, name) = (self.leaders.clone(), route.name.clone());
+                    let (leaders, name) = (self.leaders.clone(), route.path.clone());
                     Arc::new(Sequencer::new(leaders, route.topic.id, name, partition.index))
                 })
             };
@@ -84,7 +84,7 @@ impl Partitions {
     }
 
     fn sequencer(&self, route: &TopicRoute, partition: u32) -> Result<Arc<Sequencer>> {
-        let unknown = || Error::UnknownTopic { topic: route.name.to_string() };
+        let unknown = || Error::UnknownTopic { topic: route.path.to_string() };
         self.sequencer_of(route.topic.id, partition).ok_or_else(unknown)
     }
 

@@ -16,7 +16,7 @@ use crate::copies::sealing;
 use crate::ending::publish;
 use crate::ending::recovery;
 use crate::node::error::{Error, Result};
-use crate::node::names::TopicName;
+use crate::node::names::TopicPath;
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::partition::leader::Leader;
@@ -40,9 +40,9 @@ impl Roll {
     }
 
     /// A roll of a segment that an earlier process of this node led: a leader never resumes.
-    pub(crate) fn of_earlier_process(topic: &TopicName, segment: &Segment) -> Self {
+    pub(crate) fn of_earlier_process(topic: &TopicPath, segment: &Segment) -> Self {
         let segment = segment.descriptor.clone();
-        let label = label(topic.as_str(), &segment).into();
+        let label = label(topic, &segment).into();
         Self { segment, label, reason: Reason::Restarted, leader: None, started: Instant::now() }
     }
 
@@ -71,7 +71,7 @@ pub(crate) fn allot_ahead(copies: &Arc<Copies>, leader: &Arc<Leader>) {
 
 /// Rolls a segment; on return metadata has the successor. It can be run again after an error, and after it was cancelled at
 /// any point. After an error either nothing was done and the leader still leads, or it takes nothing more.
-pub(crate) async fn run(copies: &Arc<Copies>, topic: &TopicName, roll: &Roll) -> Result<()> {
+pub(crate) async fn run(copies: &Arc<Copies>, topic: &TopicPath, roll: &Roll) -> Result<()> {
     let Some(leader) = &roll.leader else {
         // Nobody may go on in it: its end is decided as after a failure.
         return recovery::run(copies, &roll.segment, &[], roll.reason.name()).await;

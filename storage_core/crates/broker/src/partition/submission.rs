@@ -20,11 +20,10 @@ impl Partitions {
         route: &TopicRoute,
         partition: u32,
         bytes: Bytes,
-        internal: bool,
         deadline: Instant,
     ) -> Ticket {
         let placed = check_batch(&bytes).and_then(|batch| {
-            check_access(route, partition, internal)?;
+            route.partition(partition)?;
             let sequencer = self.sequencer(route, partition)?;
             Ok(sequencer.submit(bytes.clone(), &batch, deadline))
         });
@@ -46,7 +45,7 @@ impl Partitions {
             let routing = self.cluster().routing();
             let unknown = || Error::UnknownTopic { topic: topic.0.to_string() };
             let route = routing.topic(topic).ok_or_else(unknown)?;
-            check_access(route, partition, true)?;
+            route.partition(partition)?;
             let sequencer = self.sequencer(route, partition)?;
             Ok(sequencer.submit_forwarded(bytes.clone(), &batch, segment, deadline))
         });
@@ -66,14 +65,4 @@ pub(crate) fn check_batch(bytes: &Bytes) -> Result<Batch<'_>> {
         return Err(invalid(format!("{} bytes follow it; send one batch at a time", rest.len())));
     }
     Ok(batch)
-}
-
-/// Refuses partitions that are not there, and internal topics unless the append is `internal`.
-fn check_access(route: &TopicRoute, partition: u32, internal: bool) -> Result<()> {
-    route.partition(partition)?;
-    if route.topic.internal && !internal {
-        let problem = "it belongs to Walrus itself".to_owned();
-        return Err(Error::InvalidTopic { topic: route.name.to_string(), problem });
-    }
-    Ok(())
 }

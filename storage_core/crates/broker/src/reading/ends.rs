@@ -10,7 +10,7 @@ use walrus_model::{Descriptor, SegmentId};
 use crate::cluster::routing::base_of;
 use crate::cluster::segment::uuid_bytes;
 use crate::node::error::Result;
-use crate::node::names::PartitionRef;
+use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{SegmentFacts, SegmentInfoAnswer};
@@ -23,7 +23,7 @@ impl Reading {
         let mut partition = self.cluster().routing().partition(place)?.1.clone();
         let last = partition.segments.last().map(|last| last.descriptor.id);
         partition.segments.retain(|listed| Some(listed.descriptor.id) == segment.or(last));
-        let sizes = self.sure_sizes(place.topic.as_str(), std::slice::from_ref(&partition)).await?;
+        let sizes = self.sure_sizes(&place.topic, std::slice::from_ref(&partition)).await?;
         let none = || Obstacle::WithoutSegment { partition: place.to_string() };
         let listed = partition.segments.first().ok_or_else(none)?;
         Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
@@ -32,7 +32,7 @@ impl Reading {
     /// The sizes of all segments of some partitions, or `Unavailable` where it is not sure how far an open segment goes.
     pub(crate) async fn sure_sizes(
         &self,
-        topic: &str,
+        topic: &TopicPath,
         partitions: &[Partition],
     ) -> Result<HashMap<SegmentId, Size>> {
         let (sizes, silent) = self.sizes(partitions).await;
@@ -43,7 +43,7 @@ impl Reading {
         });
         match unknown {
             Some((segment, doubt)) => {
-                Err(Obstacle::EndUnknown { segment, topic: topic.to_owned(), doubt }.into())
+                Err(Obstacle::EndUnknown { segment, topic: topic.to_string(), doubt }.into())
             }
             None => Ok(sizes),
         }

@@ -16,7 +16,7 @@ use crate::cluster::segment::{label, uuid_bytes};
 use crate::copies::copy::Readable;
 use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{Fetch, FetchAnswer};
@@ -106,7 +106,7 @@ impl Reading {
                 };
             }
             if let Some((start, lost_end)) = lost_at(&segment, offset) {
-                let key = label(topic.as_str(), &segment.descriptor);
+                let key = label(&topic, &segment.descriptor);
                 return Err(Error::DataLoss { key, start, end: lost_end });
             }
             let may_wait = || Instant::now() < decided_by && !self.cluster().is_cut_off(&segment.descriptor);
@@ -116,7 +116,7 @@ impl Reading {
                 && segment.is_lost()
                 && has_nothing(&fetched)
             {
-                let key = label(topic.as_str(), &segment.descriptor);
+                let key = label(&topic, &segment.descriptor);
                 return Err(Error::DataLoss { key, start: offset, end });
             }
             let fetched = match fetched {
@@ -170,7 +170,7 @@ impl Reading {
         from: &PartitionRef,
         offset: u64,
         wanted: Option<SegmentId>,
-    ) -> Result<(TopicName, Segment, u64)> {
+    ) -> Result<(TopicPath, Segment, u64)> {
         let look = || self.locate_here(from, offset, wanted);
         match self.cluster().find_confirmed(look).await {
             Err(Error::OffsetOutOfRange { .. }) => {
@@ -193,7 +193,7 @@ impl Reading {
         from: &PartitionRef,
         offset: u64,
         wanted: Option<SegmentId>,
-    ) -> Result<(TopicName, Segment, u64)> {
+    ) -> Result<(TopicPath, Segment, u64)> {
         let routing = self.cluster().routing();
         let (route, partition) = routing.partition(from)?;
         let log_start = log_start(partition);
@@ -207,7 +207,7 @@ impl Reading {
             None => (segment_at(partition, offset), log_start),
         };
         let segment = found.ok_or(Error::OffsetOutOfRange { requested: offset, start, end: start })?;
-        Ok((route.name.clone(), segment.clone(), log_start))
+        Ok((route.path.clone(), segment.clone(), log_start))
     }
 
     /// Fetches batches from the own disk if it has a copy that may answer, else from a node that does.
@@ -391,11 +391,11 @@ impl Reading {
     }
 
     /// An unsealed segment as the metadata list it.
-    fn listed(&self, segment: SegmentId) -> Option<(TopicName, Segment)> {
+    fn listed(&self, segment: SegmentId) -> Option<(TopicPath, Segment)> {
         let routing = self.cluster().routing();
-        let mut open = routing.routes().flat_map(|route| {
+        let mut open = routing.topics().flat_map(|route| {
             let open = route.topic.partitions.iter().filter_map(open_segment);
-            open.map(|segment| (&route.name, segment))
+            open.map(|segment| (&route.path, segment))
         });
         let found = open.find(|(_, listed)| listed.descriptor.id == segment);
         found.map(|(topic, listed)| (topic.clone(), listed.clone()))

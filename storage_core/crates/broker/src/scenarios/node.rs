@@ -118,6 +118,7 @@ impl TestNode {
             grpc_address: address(),
             http_address: address(),
             admin_address: address(),
+            listeners: Vec::new(),
             name: String::new(),
             level: walrus_metadata::LEVEL,
         };

@@ -54,10 +54,7 @@ impl<'a> Command<'a> {
         let (word, rest) = text.split_once(' ').unwrap_or((text.trim_end(), ""));
         match word {
             "PUT" => put(rest),
-            "REGISTER" => {
-                let topic = only_topic("REGISTER", rest)?;
-                Ok(Self::Register { topic: TopicName::of_client(topic.as_str())? })
-            }
+            "REGISTER" => only_topic("REGISTER", rest).map(|topic| Self::Register { topic }),
             "GET" => only_topic("GET", rest).map(|topic| Self::Get { topic }),
             "GETAT" => get_at(rest),
             "STATE" => only_topic("STATE", rest).map(|topic| Self::State { topic }),
@@ -105,14 +102,13 @@ fn put(rest: &str) -> Result<Command<'_>, BadCommand> {
     if name.is_empty() {
         return Err(BadCommand::TopicMissing { word: "PUT" });
     }
-    Ok(Command::Put { topic: TopicName::of_client(name)?, payload })
+    Ok(Command::Put { topic: TopicName::parse(name)?, payload })
 }
 
 fn get_at(rest: &str) -> Result<Command<'_>, BadCommand> {
     let mut words = rest.trim_end().splitn(4, ' ');
     let topic = match words.next() {
-        // Clients may not read Walrus's own topics, which have the deliveries of all clients.
-        Some(name) if !name.is_empty() => TopicName::of_client(name)?,
+        Some(name) if !name.is_empty() => TopicName::parse(name)?,
         _ => return Err(BadCommand::TopicMissing { word: "GETAT" }),
     };
     let offset = words.next().ok_or(BadCommand::OffsetMissing)?;
@@ -234,8 +230,7 @@ mod tests {
         ] {
             assert_eq!(Command::parse(text).unwrap_err().to_string(), message, "{text:?}");
         }
-        for text in ["GET ..", "PUT a/b x", "REGISTER ü", "GETAT . 0", "PUT __cursors x", "REGISTER __mine"]
-        {
+        for text in ["GET ..", "PUT a/b x", "REGISTER ü", "GETAT . 0", "PUT _walrus/__cursors x"] {
             assert!(
                 matches!(Command::parse(text), Err(BadCommand::TopicName(Error::InvalidTopic { .. }))),
                 "{text:?}"

@@ -10,15 +10,17 @@ use super::answer::Answer;
 use super::command::Command;
 use crate::broker::Broker;
 use crate::cursors::Consumer;
+use crate::edge::Principal;
 use crate::node::clock;
 use crate::node::error::{Error, Result};
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::{PartitionRef, TopicPath};
 use crate::reading::reader::ReadOptions;
 
-/// Carries the command out. `number` is that of the answer on its connection, by which the consumer learns later that
-/// it arrived.
+/// Carries the command out for a principal. `number` is that of the answer on its connection, by which the consumer learns
+/// later that it arrived.
 pub(super) async fn execute(
     broker: &Broker,
+    principal: &Principal,
     consumer: &mut Consumer,
     number: u64,
     command: Command<'_>,
@@ -28,43 +30,44 @@ pub(super) async fn execute(
     }
     Ok(match command {
         Command::Register { topic } => {
-            broker.create_topic(topic.as_str(), 0, false).await?;
+            broker.create_topic(&principal.path(topic), 0).await?;
             Answer::Done
         }
         Command::Put { topic, payload } => {
+            let topic = principal.path(topic);
             let to = PartitionRef { partition: next_partition(broker, &topic), topic };
             broker.append(&to, one_record(payload)?).await?;
             Answer::Done
         }
-        Command::Get { topic } => match consumer.next(&topic, number).await? {
+        Command::Get { topic } => match consumer.next(&principal.path(topic), number).await? {
             Some(payload) => Answer::Payload(payload),
             None => Answer::Empty,
         },
         Command::GetAt { topic, offset, partition } => {
-            read_at(broker, &PartitionRef { topic, partition }, offset).await?
+            read_at(broker, &PartitionRef { topic: principal.path(topic), partition }, offset).await?
         }
         Command::Commit => {
             consumer.commit().await?;
             Answer::Done
         }
-        Command::State { topic } => Answer::Json(json(&broker.topic_state(topic.as_str()).await?)),
+        Command::State { topic } => Answer::Json(json(&broker.topic_state(&principal.path(topic)).await?)),
         Command::Metrics => Answer::Json(json(&broker.cluster_metrics())),
         Command::Topics => {
-            let topics = broker.list_topics(false).await?;
+            let topics = broker.list_topics(&principal.org, false).await?;
             let names: Vec<String> = topics.into_iter().map(|topic| topic.name).collect();
             Answer::Json(json(&names))
         }
         Command::Delete { topic } => {
-            broker.delete_topic(topic.as_str()).await?;
+            broker.delete_topic(&principal.path(topic)).await?;
             Answer::Done
         }
     })
 }
 
 /// Entries of the text protocol have no key: they go to a topic's partitions in turn.
-fn next_partition(broker: &Broker, topic: &TopicName) -> u32 {
+fn next_partition(broker: &Broker, topic: &TopicPath) -> u32 {
     static TURN: AtomicU32 = AtomicU32::new(0);
-    match broker.topic(topic.as_str()) {
+    match broker.topic(topic) {
         Some(topic) if topic.partitions > 1 => TURN.fetch_add(1, Ordering::Relaxed) % topic.partitions,
         _ => 0,
     }

@@ -12,13 +12,13 @@ use super::answer::Answer;
 use super::session::{self, Limits};
 use super::traffic::Traffic;
 use crate::broker::Broker;
-use crate::edge::{Arrival, Door};
+use crate::edge::{Arrival, Door, Principal};
 use crate::node::patience;
 
-/// Serves until the broker's shutdown signal, then lets running requests finish.
-pub(crate) async fn serve(door: Door, broker: Broker) {
+/// Serves the connections of a principal until the broker's shutdown signal, then lets running requests finish.
+pub(crate) async fn serve(door: Door, broker: Broker, principal: Principal, traffic: Arc<Traffic>) {
     let stop = broker.cluster().tasks().shutdown().clone();
-    let traffic = Arc::new(Traffic::new(broker.cluster().metrics()));
+    let principal = Arc::new(principal);
     let limits = Limits::new(broker.cluster().config().patience);
     let sessions = TaskTracker::new();
     while let Some(entered) = stop.run_until_cancelled(door.enter()).await {
@@ -30,10 +30,10 @@ pub(crate) async fn serve(door: Door, broker: Broker) {
                 continue;
             }
         };
-        let (broker, traffic) = (broker.clone(), Arc::clone(&traffic));
+        let (broker, principal, traffic) = (broker.clone(), Arc::clone(&principal), Arc::clone(&traffic));
         traffic.connections.inc();
         sessions.spawn(async move {
-            session::run(stream, broker, &traffic, limits).await;
+            session::run(stream, broker, &principal, &traffic, limits).await;
             traffic.connections.dec();
             drop(place);
         });

@@ -19,6 +19,7 @@ use super::execution::execute;
 use super::traffic::Traffic;
 use crate::broker::Broker;
 use crate::cursors::Consumer;
+use crate::edge::Principal;
 use crate::node::budget::{Held, Purpose};
 use crate::node::config::Patience;
 use crate::node::error::Error;
@@ -64,8 +65,14 @@ impl Limits {
     }
 }
 
-/// Serves the connection to its end.
-pub(super) async fn run(stream: TcpStream, broker: Broker, traffic: &Traffic, limits: Limits) {
+/// Serves the connection of a principal to its end.
+pub(super) async fn run(
+    stream: TcpStream,
+    broker: Broker,
+    principal: &Principal,
+    traffic: &Traffic,
+    limits: Limits,
+) {
     let consumer = broker.consumer();
     let _ = stream.set_nodelay(true); // only a delay is lost
     let input = BytesMut::new();
@@ -75,6 +82,7 @@ pub(super) async fn run(stream: TcpStream, broker: Broker, traffic: &Traffic, li
         held,
         has_asked: false,
         broker,
+        principal,
         traffic,
         limits,
         input,
@@ -89,6 +97,7 @@ pub(super) async fn run(stream: TcpStream, broker: Broker, traffic: &Traffic, li
 struct Session<'a> {
     stream: TcpStream,
     broker: Broker,
+    principal: &'a Principal,
     traffic: &'a Traffic,
     limits: Limits,
     /// Bytes that arrived and are not consumed.
@@ -238,7 +247,9 @@ impl Session<'_> {
         {
             return Answer::error(full);
         }
-        execute(&self.broker, &mut self.consumer, number, command).await.unwrap_or_else(Answer::error)
+        execute(&self.broker, self.principal, &mut self.consumer, number, command)
+            .await
+            .unwrap_or_else(Answer::error)
     }
 
     /// Says goodbye, closes, and tells the cursors' owners what the client has received.

@@ -15,9 +15,9 @@ struct RequestLabels {
     command: &'static str,
 }
 
-/// Counters of what the connections of one listener did.
+/// Counters of what the connections of all listeners of the protocol did.
 #[derive(Default)]
-pub(super) struct Traffic {
+pub(crate) struct Traffic {
     pub(super) connections: Gauge<i64, AtomicI64>,
     pub(super) connections_refused: Counter,
     pub(super) bad_frames: Counter,
@@ -25,8 +25,8 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Registers the counters of a listener, once.
-    pub(super) fn new(metrics: &Metrics) -> Self {
+    /// Registers the counters, once.
+    pub(crate) fn new(metrics: &Metrics) -> Self {
         let traffic = Self::default();
         metrics.register(|registry| {
             let text = registry.sub_registry_with_prefix("walrus_text");

@@ -14,37 +14,19 @@ use crate::topics::Topics;
 use crate::topics::creation::EarlyAppend;
 
 impl Topics {
-    /// Appends one RecordBatch v2 of a client; durable and readable on return. Goes to the leader, waits through a
-    /// rollover, creates an unknown topic if `auto_create_topics`. Refuses internal topics. Calls for one partition
-    /// that are polled first in some order reach its log in this order, as long as none of them fails.
-    pub(crate) async fn append(self: &Arc<Self>, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
-        self.append_as(to, batch, false).await
-    }
-
-    /// Appends as [`Topics::append`] does, to a topic of Walrus's own.
-    pub(crate) async fn append_internal(
-        self: &Arc<Self>,
-        to: &PartitionRef,
-        batch: Bytes,
-    ) -> Result<AppendAck> {
-        self.append_as(to, batch, true).await
-    }
-
-    async fn append_as(
-        self: &Arc<Self>,
-        to: &PartitionRef,
-        bytes: Bytes,
-        internal: bool,
-    ) -> Result<AppendAck> {
+    /// Appends one RecordBatch v2; durable and readable on return. Goes to the leader, waits through a rollover, creates an
+    /// unknown topic of an organisation if `auto_create_topics`. Calls for one partition that are polled first in some order
+    /// reach its log in this order, as long as none of them fails.
+    pub(crate) async fn append(self: &Arc<Self>, to: &PartitionRef, bytes: Bytes) -> Result<AppendAck> {
         let started = Instant::now();
         let deadline = started + Duration::from_millis(self.cluster().config().append_wait_ms);
         // Nothing is awaited before the batch has its place: this keeps the callers' order.
-        let ticket = self.submit(to, bytes.clone(), internal, deadline);
+        let ticket = self.submit(to, bytes.clone(), deadline);
         let result = match ticket.finish(self.copies()).await {
             Err(unknown) if unknown.is_unknown() => {
                 match self.cluster().find_confirmed(|| self.cluster().routing().partition(to).map(drop)).await
                 {
-                    Ok(()) => self.submit(to, bytes, internal, deadline).finish(self.copies()).await,
+                    Ok(()) => self.submit(to, bytes, deadline).finish(self.copies()).await,
                     Err(error) => Err(error),
                 }
             }
@@ -58,30 +40,24 @@ impl Topics {
     }
 
     /// Gives a batch its place in the order of its partition. Nothing is awaited.
-    fn submit(
-        self: &Arc<Self>,
-        to: &PartitionRef,
-        bytes: Bytes,
-        internal: bool,
-        deadline: Instant,
-    ) -> Ticket {
+    fn submit(self: &Arc<Self>, to: &PartitionRef, bytes: Bytes, deadline: Instant) -> Ticket {
         let routing = self.cluster().routing();
         if let Some(route) = routing.find(&to.topic)
             && !self.creations().is_waited_for(&to.topic)
         {
-            return self.partitions().submit(route, to.partition, bytes, internal, deadline);
+            return self.partitions().submit(route, to.partition, bytes, deadline);
         }
         if let Err(error) = check_batch(&bytes) {
             return Ticket::failed(error);
         }
-        if internal || !self.cluster().config().auto_create_topics {
+        if to.topic.org.is_internal() || !self.cluster().config().auto_create_topics {
             return Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
         }
         let (ticket, is_first) = self.creations().wait(to, bytes, deadline);
         if is_first {
             let (topics, topic) = (self.clone(), to.topic.clone());
             self.cluster().tasks().spawn("create topic", async move {
-                let outcome = topics.create_topic(topic.as_str(), 0, false).await;
+                let outcome = topics.create_topic(&topic, 0).await;
                 let route = topics.cluster().routing().find(&topic).cloned();
                 topics.creations().finish(&topic, |early| {
                     let EarlyAppend { partition, batch, deadline, .. } = early;
@@ -90,9 +66,8 @@ impl Topics {
                         .as_ref()
                         .map_err(Clone::clone)
                         .and_then(|_| route.as_ref().ok_or_else(unknown));
-                    let submit = |route| {
-                        topics.partitions().submit(route, *partition, batch.clone(), false, *deadline)
-                    };
+                    let submit =
+                        |route| topics.partitions().submit(route, *partition, batch.clone(), *deadline);
                     route.map_or_else(Ticket::failed, |route| submit(route))
                 });
             });

@@ -8,9 +8,9 @@ use uuid::Uuid;
 use walrus_metadata::{Node, Partition, Request, Response, Segment, SegmentState};
 use walrus_model::{NodeId, SegmentId, TopicId};
 
-use crate::cluster::routing::{DEFAULT_ORG, base_of, log_start};
+use crate::cluster::routing::{base_of, log_start};
 use crate::node::error::{Error, Result};
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::{OrgName, PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::reading::ends::{Size, end_of};
@@ -22,51 +22,41 @@ const PARTITIONS_MAX: u32 = 10_000;
 
 impl Topics {
     /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
-    pub(crate) async fn create_topic(
-        &self,
-        name: &str,
-        partitions: u32,
-        internal: bool,
-    ) -> Result<(TopicInfo, bool)> {
-        let name = TopicName::parse(name)?;
+    pub(crate) async fn create_topic(&self, path: &TopicPath, partitions: u32) -> Result<(TopicInfo, bool)> {
         if partitions > PARTITIONS_MAX {
             let problem = format!("{partitions} partitions are more than {PARTITIONS_MAX}");
             return Err(Error::InvalidRequest { problem });
         }
-        if self.topic(name.as_str()).is_some() {
+        if self.topic(path).is_some() {
             // The topic may have been dropped elsewhere.
-            self.cluster().await_all_metadata(&format!("whether there is a topic {name}")).await?;
-            if let Some(topic) = self.topic(name.as_str()) {
+            self.cluster().await_all_metadata(&format!("whether there is a topic {path}")).await?;
+            if let Some(topic) = self.topic(path) {
                 return check_partitions(topic, partitions).map(|topic| (topic, false));
             }
         }
         let event = Request::CreateTopic {
-            org: DEFAULT_ORG.to_owned(),
-            name: name.to_string(),
+            org: path.org.to_string(),
+            name: path.name.to_string(),
             partitions: partitions.max(1),
-            internal,
+            internal: path.org.is_internal(),
         };
         let answer = self.cluster().control().ask(&event, patience::METADATA_ANSWER_TO_CLIENT).await?;
         let created = matches!(answer, Response::Topic { created: true, .. });
-        let missing = || Obstacle::TopicUnpublished { topic: name.to_string() };
-        let topic = self.topic(name.as_str()).ok_or_else(missing)?;
-        tracing::info!(topic = name.as_str(), partitions = topic.partitions, created, "topic created");
+        let missing = || Obstacle::TopicUnpublished { topic: path.to_string() };
+        let topic = self.topic(path).ok_or_else(missing)?;
+        tracing::info!(topic = %path, partitions = topic.partitions, created, "topic created");
         check_partitions(topic, partitions).map(|topic| (topic, created))
     }
 
-    /// Drops a topic with all its records. Refuses internal topics.
-    pub(crate) async fn delete_topic(&self, name: &str) -> Result<()> {
-        self.cluster().await_all_metadata(&format!("which topic {name} is")).await?;
-        let topic = self.topic(name).ok_or_else(|| Error::UnknownTopic { topic: name.to_owned() })?;
-        if topic.internal {
-            let problem = "it belongs to Walrus itself".to_owned();
-            return Err(Error::InvalidTopic { topic: topic.name, problem });
-        }
+    /// Drops a topic with all its records.
+    pub(crate) async fn delete_topic(&self, path: &TopicPath) -> Result<()> {
+        self.cluster().await_all_metadata(&format!("which topic {path} is")).await?;
+        let topic = self.topic(path).ok_or_else(|| Error::UnknownTopic { topic: path.to_string() })?;
         self.cluster()
             .control()
             .ask(&Request::DeleteTopic { topic: topic.id }, patience::METADATA_ANSWER_TO_CLIENT)
             .await?;
-        tracing::info!(topic = name, "topic deleted");
+        tracing::info!(topic = %path, "topic deleted");
         Ok(())
     }
 
@@ -85,59 +75,63 @@ impl Topics {
         Ok(())
     }
 
-    /// Topics as far as this node knows, by name; `internal` ones on demand.
-    pub(crate) fn topics(&self, internal: bool) -> Vec<TopicInfo> {
+    /// The topics of an organisation as far as this node knows, by name.
+    pub(crate) fn topics(&self, org: &OrgName) -> Vec<TopicInfo> {
         let routing = self.cluster().routing();
-        let wanted = routing.routes().filter(|route| internal || !route.topic.internal);
-        let mut topics: Vec<TopicInfo> = wanted.map(|route| TopicInfo::of(&route.topic)).collect();
+        let mut topics: Vec<TopicInfo> =
+            routing.topics_of(org).map(|route| TopicInfo::of(&route.topic)).collect();
         topics.sort_by(|left, right| left.name.cmp(&right.name));
         topics
     }
 
-    /// All topics that there are, for a client; `Unavailable` from a node that may have missed some.
-    pub(crate) async fn list_topics(&self, internal: bool) -> Result<Vec<TopicInfo>> {
+    /// All topics that an organisation has, for a client; with `internal` Walrus's own ones too, behind them. `Unavailable` from
+    /// a node that may have missed some.
+    pub(crate) async fn list_topics(&self, org: &OrgName, internal: bool) -> Result<Vec<TopicInfo>> {
         self.cluster().await_all_metadata("which topics there are").await?;
-        Ok(self.topics(internal))
+        let mut topics = self.topics(org);
+        if internal {
+            topics.extend(self.topics(&OrgName::internal()));
+        }
+        Ok(topics)
     }
 
-    /// A topic by name.
-    pub(crate) fn topic(&self, name: &str) -> Option<TopicInfo> {
-        let name = TopicName::parse(name).ok()?;
-        self.cluster().routing().find(&name).map(|route| TopicInfo::of(&route.topic))
+    /// A topic by its path.
+    pub(crate) fn topic(&self, path: &TopicPath) -> Option<TopicInfo> {
+        self.cluster().routing().find(path).map(|route| TopicInfo::of(&route.topic))
     }
 
-    /// Every node of the cluster, by id.
-    pub(crate) fn nodes(&self) -> Vec<NodeView> {
+    /// Every node of the cluster, by id, as clients of an organisation reach it.
+    pub(crate) fn nodes(&self, org: &OrgName) -> Vec<NodeView> {
         let routing = self.cluster().routing();
         let alive = self.cluster().present(&routing.metadata).alive;
-        routing.metadata.nodes.values().map(|node| node_view(node.id, Some(node), &alive)).collect()
+        let view = |node: &Node| node_view(node.id, Some(node), org, &alive);
+        routing.metadata.nodes.values().map(view).collect()
     }
 
     /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
     /// `Unavailable` where the leader of an open segment does not answer, or its end is just being decided: a guess at
     /// what can be read would let readers take a part for the whole.
-    pub(crate) async fn segments(&self, topic: &str) -> Result<Vec<PartitionView>> {
-        let name = TopicName::parse(topic)?;
-        let unknown = || Error::UnknownTopic { topic: name.to_string() };
+    pub(crate) async fn segments(&self, path: &TopicPath) -> Result<Vec<PartitionView>> {
+        let unknown = || Error::UnknownTopic { topic: path.to_string() };
         let route = self
             .cluster()
-            .find_confirmed(|| self.cluster().routing().find(&name).cloned().ok_or_else(unknown))
+            .find_confirmed(|| self.cluster().routing().find(path).cloned().ok_or_else(unknown))
             .await?;
-        let sizes = self.reading().sure_sizes(topic, &route.topic.partitions).await?;
+        let sizes = self.reading().sure_sizes(path, &route.topic.partitions).await?;
         let routing = self.cluster().routing();
         let alive = self.cluster().present(&routing.metadata).alive;
-        let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), &alive);
+        let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), &path.org, &alive);
         Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
     }
 
     /// The answer to `STATE` of the text protocol (partition 0), as it was at the time of the question or later.
-    pub(crate) async fn topic_state(&self, topic: &str) -> Result<TopicState> {
-        let wanted = PartitionRef::parse(topic, 0)?;
-        self.cluster().await_all_metadata(&format!("the state of topic {topic}")).await?;
+    pub(crate) async fn topic_state(&self, path: &TopicPath) -> Result<TopicState> {
+        let wanted = PartitionRef { topic: path.clone(), partition: 0 };
+        self.cluster().await_all_metadata(&format!("the state of topic {path}")).await?;
         let routing = self.cluster().routing();
         let (_, partition) = routing.partition(&wanted)?;
         let last = partition.segments.last();
-        let nobody = || Obstacle::TopicWithoutSegment { topic: topic.to_owned() };
+        let nobody = || Obstacle::TopicWithoutSegment { topic: path.to_string() };
         let last = last.ok_or_else(nobody)?;
         let sealed = |segment: &Segment| match &segment.state {
             SegmentState::Sealed(value) => Some((segment.descriptor.number, value.end.0 - base_of(segment))),
@@ -184,10 +178,10 @@ fn check_partitions(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
     Ok(topic)
 }
 
-fn node_view(id: NodeId, node: Option<&Node>, alive: &BTreeSet<NodeId>) -> NodeView {
+fn node_view(id: NodeId, node: Option<&Node>, org: &OrgName, alive: &BTreeSet<NodeId>) -> NodeView {
     NodeView {
         id: id.0,
-        grpc_address: node.map(|node| node.grpc_address.clone()).unwrap_or_default(),
+        grpc_address: node.map(|node| node.grpc_address_of(org.as_str()).to_owned()).unwrap_or_default(),
         alive: alive.contains(&id),
     }
 }

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::node::locks::{CREATION, Lock};
-use crate::node::names::{PartitionRef, TopicName};
+use crate::node::names::{PartitionRef, TopicPath};
 use crate::partition::ticket::Ticket;
 
 /// Appends that wait for their topic to be created, by topic and in the order in which they came.
 #[derive(Default)]
 pub(crate) struct TopicCreations {
-    waiting: Lock<HashMap<TopicName, Vec<EarlyAppend>>, CREATION>,
+    waiting: Lock<HashMap<TopicPath, Vec<EarlyAppend>>, CREATION>,
     /// How many topics there are in `waiting`: usually none, and then nobody takes the lock.
     topics: AtomicUsize,
 }
@@ -29,7 +29,7 @@ pub(crate) struct EarlyAppend {
 
 impl TopicCreations {
     /// Whether earlier appends still wait for this topic, so that later ones must stand behind them.
-    pub(crate) fn is_waited_for(&self, topic: &TopicName) -> bool {
+    pub(crate) fn is_waited_for(&self, topic: &TopicPath) -> bool {
         self.topics.load(Ordering::Acquire) > 0 && self.waiting.lock().contains_key(topic)
     }
 
@@ -48,7 +48,7 @@ impl TopicCreations {
 
     /// Submits each append, in order, once the topic is there or cannot be had. All of it happens under the lock, so that an
     /// append that comes now is behind the early ones.
-    pub(crate) fn finish(&self, topic: &TopicName, submit: impl Fn(&EarlyAppend) -> Ticket) {
+    pub(crate) fn finish(&self, topic: &TopicPath, submit: impl Fn(&EarlyAppend) -> Ticket) {
         let mut waiting = self.waiting.lock();
         for early in waiting.remove(topic).unwrap_or_default() {
             let ticket = submit(&early);

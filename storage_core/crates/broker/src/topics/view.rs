@@ -82,7 +82,8 @@ pub enum SegmentStateView {
 pub struct NodeView {
     /// Id of the node.
     pub id: u32,
-    /// `host:port` of gRPC; empty where the node is not listed any more.
+    /// `host:port` of gRPC for clients of the organisation that asked; empty where the node has none for them, or is not listed
+    /// any more.
     pub grpc_address: String,
     /// Whether its lease had not lapsed at the time of the answer.
     pub alive: bool,

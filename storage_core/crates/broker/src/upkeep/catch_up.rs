@@ -272,7 +272,7 @@ fn tell_loss(copies: &Arc<Copies>, report: &CopyReport) {
     copies.cluster().metrics().lost_ranges.inc();
     copies.cluster().metrics().alarms.inc();
     tracing::error!(
-        alarm = "lost_segment", log = label(route.name.as_str(), &segment.descriptor), segment = %report.segment,
+        alarm = "lost_segment", log = label(&route.path, &segment.descriptor), segment = %report.segment,
         start = segment.descriptor.base_offset.map_or(0, |base| base.0), end = value.end.0,
         left_to = own_end(copies, segment).0,
         "every disk that had all of these records is gone, and no node has the rest: readers get DataLoss"

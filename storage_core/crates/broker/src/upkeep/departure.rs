@@ -34,7 +34,7 @@ fn departing(partitions: &Partitions) -> Vec<Segment> {
     let metadata = &routing.metadata;
     let present = partitions.cluster().present(metadata);
     let mut found = Vec::new();
-    for route in routing.routes() {
+    for route in routing.topics() {
         for partition in &route.topic.partitions {
             let Some(open) = partition.segments.last() else { continue };
             let is_ours = open.state == SegmentState::Open

@@ -73,6 +73,7 @@ mod tests {
             copies: vec![SegmentCopy { replica: here, state: CopyState::Filling, since: 1 }],
             opened_at_ms: 0,
             silent_below: Offset(0),
+            quiet_below: Offset(0),
             version: 1,
         };
         let (index, next_epoch, trimmed_below, version) = (0, Epoch(9), 4, 1);

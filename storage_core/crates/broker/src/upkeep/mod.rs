@@ -2,6 +2,7 @@
 
 pub(crate) mod catch_up;
 pub(crate) mod departure;
+mod emptied;
 mod fate;
 pub(crate) mod holes;
 pub(crate) mod lag;

@@ -1,7 +1,7 @@
 //! Removes from this disk what metadata explicitly calls trimmed, deleted or given up. What metadata merely does not list is put
 //! aside: kept and not served, and somebody should look. `fate.rs` decides.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,19 +15,32 @@ use crate::copies::promises;
 use crate::copies::remains;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
+use crate::upkeep::emptied::EmptiedTopics;
 use crate::upkeep::fate::{Fate, judge};
 
 /// Removes logs as the metadata change, until the node stops.
 pub(crate) async fn keep_clean(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut versions = copies.cluster().watch_metadata();
-    let mut seen = CleaningState::default();
-    while let Some(Ok(())) = shutdown.run_until_cancelled(versions.changed()).await {
+    let (mut seen, mut emptied) = (CleaningState::default(), EmptiedTopics::default());
+    loop {
+        let next_look = async {
+            if emptied.is_waiting() {
+                drop(tokio::time::timeout(patience::UPKEEP_LOOK, versions.changed()).await);
+            } else {
+                drop(versions.changed().await);
+            }
+        };
+        if shutdown.run_until_cancelled(next_look).await.is_none() {
+            return;
+        }
         versions.mark_unchanged();
         let metadata = copies.cluster().routing().metadata.clone();
         if metadata.cluster_id.is_some() && seen.is_news(&metadata) {
+            copies.await_makers().await; // a log that was begun before these metadata were here is seen
             tokio::task::block_in_place(|| clean(&copies, &metadata, &mut seen));
         }
+        emptied.look(&copies, &metadata).await;
         remind(&copies, &metadata, &mut seen).await;
         if shutdown.run_until_cancelled(tokio::time::sleep(patience::UPKEEP_LOOK)).await.is_none() {
             return;
@@ -39,8 +52,8 @@ pub(crate) async fn keep_clean(copies: Arc<Copies>) {
 #[derive(Default)]
 struct CleaningState {
     topics: HashMap<TopicId, Arc<Topic>>,
-    /// How many topics were deleted.
-    deleted: usize,
+    /// Topics that were deleted and are not forgotten.
+    deleted: BTreeSet<TopicId>,
     /// Logs that are put aside and that an alarm was raised for.
     reported: HashSet<SegmentId>,
     /// Something could not be deleted.
@@ -56,13 +69,13 @@ impl CleaningState {
             self.topics.get(id).is_some_and(|known| Arc::ptr_eq(known, topic))
         };
         let same = self.topics.len() == metadata.topics.len()
-            && self.deleted == metadata.deleted.len()
+            && self.deleted == metadata.deleted
             && metadata.topics.iter().all(is_same);
         if same && !self.is_behind {
             return false;
         }
         self.topics = metadata.topics.iter().map(|(id, topic)| (*id, topic.clone())).collect();
-        self.deleted = metadata.deleted.len();
+        self.deleted = metadata.deleted.clone();
         true
     }
 }

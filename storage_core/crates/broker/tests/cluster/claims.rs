@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use walrus_broker::{Broker, Error, PartitionRef};
+use walrus_broker::{Broker, Error, OrgName, PartitionRef, TopicPath};
 use walrus_log::batch::ProducerRef;
 use walrus_model::Replication;
 
-use crate::client::{batch_of, options, put, read_values};
+use crate::client::{batch_of, named, options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::hostile::fence;
 use crate::links::Link;
@@ -25,7 +25,7 @@ fn topic() -> PartitionRef {
 
 fn linked(options: serde_json::Value) -> Cluster {
     let cluster = Cluster::start_linked(3, options, REPLICATION);
-    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    cluster.block_on(async { cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap() });
     cluster
 }
 
@@ -75,7 +75,7 @@ impl Producer {
 async fn until_listed(broker: &Broker, high_watermark: u64) {
     let until = Instant::now() + PATIENCE;
     loop {
-        match broker.segments("logs").await {
+        match broker.segments(&named("logs")).await {
             Ok(partitions) => return assert_eq!(partitions[0].high_watermark, high_watermark),
             Err(error) => assert!(error.retryable() && Instant::now() < until, "{error:?}"),
         }
@@ -92,7 +92,7 @@ async fn claims_nothing(broker: &Broker, producer: &Producer, end: u64, next_seq
     let (at_end, behind_it, listed, gap) = tokio::join!(
         broker.read(&topic, end, now),
         broker.read(&topic, end + 3, now),
-        broker.segments("logs"),
+        broker.segments(&topic.topic),
         producer.send(broker, next_sequence),
     );
     is_unavailable("the end", at_end);
@@ -181,8 +181,11 @@ fn a_node_that_has_not_heard_of_a_roll_takes_no_sealed_segment_for_the_end() {
         }
         let (broker, now) = (cluster.broker(behind), options(Duration::ZERO));
         let topic = topic();
-        let (at_end, behind_it, listed) =
-            tokio::join!(broker.read(&topic, 10, now), broker.read(&topic, 13, now), broker.segments("logs"));
+        let (at_end, behind_it, listed) = tokio::join!(
+            broker.read(&topic, 10, now),
+            broker.read(&topic, 13, now),
+            broker.segments(&topic.topic)
+        );
         is_unavailable("the end", at_end);
         is_unavailable("a range", behind_it);
         is_unavailable("the segments", listed);
@@ -205,14 +208,14 @@ fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
     cluster.block_on(async {
         is_unavailable("an append", put(&broker, &topic(), "1").await);
         is_unavailable("a read", broker.read(&topic(), 0, options(Duration::ZERO)).await);
-        is_unavailable("the segments", broker.segments("logs").await);
-        is_unavailable("the state", broker.topic_state("logs").await);
-        is_unavailable("the topics", broker.list_topics(false).await);
-        is_unavailable("a deletion", broker.delete_topic("logs").await);
+        is_unavailable("the segments", broker.segments(&named("logs")).await);
+        is_unavailable("the state", broker.topic_state(&named("logs")).await);
+        is_unavailable("the topics", broker.list_topics(&OrgName::default(), false).await);
+        is_unavailable("a deletion", broker.delete_topic(&named("logs")).await);
     });
     cluster.catch_up(id);
     cluster.block_on(async {
-        assert_eq!(broker.list_topics(false).await.unwrap().len(), 1);
+        assert_eq!(broker.list_topics(&OrgName::default(), false).await.unwrap().len(), 1);
         let unknown = PartitionRef::parse("other", 0).unwrap();
         let error = put(&broker, &unknown, "1").await.unwrap_err();
         assert!(matches!(error, Error::UnknownTopic { .. }), "{error:?}");
@@ -229,29 +232,33 @@ fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anythin
     let broker = cluster.broker(late);
     cluster.be_late(late);
     let new = async |name: &str| {
-        ahead.create_topic(name, 1, false).await.unwrap();
+        ahead.create_topic(&named(name), 1).await.unwrap();
         PartitionRef::parse(name, 0).unwrap()
     };
     cluster.block_on(async {
         assert_eq!(put(&broker, &new("appended").await, "0").await.unwrap().base_offset, 0);
         let page = broker.read(&new("read").await, 0, options(Duration::ZERO)).await.unwrap();
         assert_eq!((page.high_watermark, page.batches().count()), (0, 0));
-        assert_eq!(broker.segments(new("listed").await.topic.as_str()).await.unwrap().len(), 1);
-        assert_eq!(
-            broker.topic_state(new("described").await.topic.as_str()).await.unwrap().current_segment,
-            0
-        );
+        assert_eq!(broker.segments(&new("listed").await.topic).await.unwrap().len(), 1);
+        assert_eq!(broker.topic_state(&new("described").await.topic).await.unwrap().current_segment, 0);
         let shared = new("shared").await.topic;
         assert!(broker.consumer().next(&shared, 0).await.unwrap().is_none());
         new("named").await;
-        assert!(broker.list_topics(false).await.unwrap().iter().any(|topic| topic.name == "named"));
-        broker.delete_topic(new("dropped").await.topic.as_str()).await.unwrap();
-        ahead.delete_topic("named").await.unwrap();
-        assert!(broker.create_topic("named", 1, false).await.unwrap().1, "it is made anew");
+        assert!(
+            broker
+                .list_topics(&OrgName::default(), false)
+                .await
+                .unwrap()
+                .iter()
+                .any(|topic| topic.name == "named")
+        );
+        broker.delete_topic(&new("dropped").await.topic).await.unwrap();
+        ahead.delete_topic(&named("named")).await.unwrap();
+        assert!(broker.create_topic(&named("named"), 1).await.unwrap().1, "it is made anew");
         for number in 0..15 {
             put(&ahead, &topic(), &number.to_string()).await.unwrap();
         }
-        assert_eq!(broker.topic_state("logs").await.unwrap().current_segment, 1);
+        assert_eq!(broker.topic_state(&named("logs")).await.unwrap().current_segment, 1);
     });
 }
 
@@ -264,17 +271,17 @@ fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_h
     let broker = cluster.broker(behind);
     cluster.fall_behind(behind);
     cluster.block_on(async {
-        ahead.create_topic("new", 1, false).await.unwrap();
-        ahead.delete_topic("logs").await.unwrap();
+        ahead.create_topic(&named("new"), 1).await.unwrap();
+        ahead.delete_topic(&named("logs")).await.unwrap();
         let new = PartitionRef::parse("new", 0).unwrap();
         is_unavailable("an append", put(&broker, &new, "0").await);
         is_unavailable("a read", broker.read(&new, 0, options(Duration::ZERO)).await);
-        is_unavailable("the segments", broker.segments("new").await);
-        is_unavailable("the state", broker.topic_state("new").await);
-        is_unavailable("the state of a topic that is gone", broker.topic_state("logs").await);
-        is_unavailable("the topics", broker.list_topics(false).await);
-        is_unavailable("a deletion", broker.delete_topic("new").await);
-        is_unavailable("a topic that is there already", broker.create_topic("logs", 1, false).await);
+        is_unavailable("the segments", broker.segments(&named("new")).await);
+        is_unavailable("the state", broker.topic_state(&named("new")).await);
+        is_unavailable("the state of a topic that is gone", broker.topic_state(&named("logs")).await);
+        is_unavailable("the topics", broker.list_topics(&OrgName::default(), false).await);
+        is_unavailable("a deletion", broker.delete_topic(&named("new")).await);
+        is_unavailable("a topic that is there already", broker.create_topic(&named("logs"), 1).await);
         is_unavailable("the next entry", broker.consumer().next(&new.topic, 0).await);
     });
 }
@@ -308,7 +315,8 @@ fn a_commit_does_not_wait_longer_than_appends_where_the_owner_of_the_cursor_is_c
     let logs = topic().topic;
     cluster.block_on(async { first.consumer().next(&logs, 0).await.unwrap().unwrap() });
     let id = cluster.metadata().names["default"]["logs"].0.as_u128();
-    let place = PartitionRef::parse("__cursors", u32::try_from(id % 8).unwrap()).unwrap();
+    let partition = u32::try_from(id % 8).unwrap();
+    let place = PartitionRef { topic: TopicPath::internal("__cursors").unwrap(), partition };
     let alone = first.leadership(&place).unwrap().node;
     let owner = cluster.broker(alone);
     cluster.block_on(append(&owner, 1));
@@ -337,7 +345,7 @@ fn led_by_one_that_is_behind(cluster: &Cluster) -> (u32, Broker, PartitionRef) {
     let led_there = cluster.block_on(async {
         for number in 0.. {
             let topic = PartitionRef::parse(&format!("new-{number}"), 0).unwrap();
-            ahead.create_topic(topic.topic.as_str(), 1, false).await.unwrap();
+            ahead.create_topic(&topic.topic, 1).await.unwrap();
             if ahead.leadership(&topic).unwrap().node == behind {
                 return topic;
             }
@@ -353,7 +361,7 @@ fn who_lists_segments_waits_for_a_leader_that_is_about_to_hear_of_them() {
     let cluster = linked(json!({}));
     let (behind, ahead, led_there) = led_by_one_that_is_behind(&cluster);
     cluster.block_on(async {
-        let mut listed = std::pin::pin!(ahead.segments(led_there.topic.as_str()));
+        let mut listed = std::pin::pin!(ahead.segments(&led_there.topic));
         let at_once = tokio::time::timeout(Duration::from_millis(100), &mut listed).await;
         assert!(at_once.is_err(), "{at_once:?}");
         cluster.catch_up(behind);
@@ -368,7 +376,7 @@ fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
     let (behind, ahead, led_there) = led_by_one_that_is_behind(&cluster);
     cluster.block_on(async {
         is_unavailable("a read", ahead.read(&led_there, 0, options(Duration::ZERO)).await);
-        is_unavailable("the segments", ahead.segments(led_there.topic.as_str()).await);
+        is_unavailable("the segments", ahead.segments(&led_there.topic).await);
     });
     cluster.catch_up(behind);
     cluster.block_on(async {
@@ -474,13 +482,13 @@ fn a_leader_whose_followers_promised_to_another_is_found_out_by_readers_that_wai
 #[test]
 fn who_is_not_told_how_far_a_segment_goes_is_told_why() {
     let mut cluster = Cluster::start(2, json!({}));
-    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    cluster.block_on(async { cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap() });
     let node = leader(&cluster);
     cluster.block_on(put(&cluster.broker(node), &topic(), "0")).unwrap();
     let other = others(&cluster, node)[0];
     cluster.stop_unnoticed(node);
     cluster.block_on(async {
-        let error = cluster.broker(other).segments("logs").await.unwrap_err().to_string();
+        let error = cluster.broker(other).segments(&named("logs")).await.unwrap_err().to_string();
         assert!(error.contains(&format!("its leader, node {node}, does not answer")), "{error}");
     });
 }

@@ -3,10 +3,15 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use walrus_broker::{AppendAck, Broker, PartitionRef, ReadOptions, Result};
+use walrus_broker::{AppendAck, Broker, PartitionRef, ReadOptions, Result, TopicPath};
 use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 
 use crate::harness::PATIENCE;
+
+/// A topic of the organisation `default`.
+pub(crate) fn named(name: &str) -> TopicPath {
+    TopicPath::parse(name).expect("a name of a topic")
+}
 
 /// A batch of records with these values.
 pub(crate) fn batch_of(values: &[String], producer: Option<ProducerRef>) -> Bytes {

@@ -7,7 +7,7 @@ use walrus_broker::PartitionRef;
 use walrus_log::{CrashChoice, SimulatedDisk, TailKind};
 use walrus_model::{Descriptor, Replication};
 
-use crate::client::put;
+use crate::client::{named, put};
 use crate::harness::{Cluster, wait_for, wait_until};
 use crate::links::Link;
 use crate::load::{Load, PATIENCE};
@@ -31,7 +31,7 @@ fn options() -> serde_json::Value {
 
 fn linked() -> Cluster {
     let cluster = Cluster::start_linked(3, options(), REPLICATION);
-    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    cluster.block_on(async { cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap() });
     cluster
 }
 
@@ -145,7 +145,7 @@ fn a_roll_that_finds_neither_votes_nor_metadata_goes_on_when_they_are_back() {
     const SELDOM: &str = r#"{"monitor_check_ms": 3600000}"#;
     let options = json!({ "segment_age_ms_max": 1_000, "monitor_check_ms": 3_600_000 });
     let cluster = Cluster::start_linked(3, options, REPLICATION);
-    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    cluster.block_on(async { cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap() });
     let alone = leader(&cluster, 1);
     let append = |value| cluster.block_on(put(&cluster.broker(alone), &topic(), value));
     append("before").unwrap();
@@ -172,7 +172,7 @@ fn a_roll_that_finds_neither_votes_nor_metadata_goes_on_when_they_are_back() {
 fn a_roll_does_not_wait_for_a_next_leader_that_is_known_to_be_silent() {
     let options = json!({ "append_wait_ms": 2_000, "segment_entries_max": 10 });
     let cluster = Cluster::start_linked(3, options, REPLICATION);
-    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    cluster.block_on(async { cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap() });
     let first = leader(&cluster, 1);
     let append_some = |count| {
         for _ in 0..count {
@@ -211,7 +211,7 @@ fn loses_unsynced(fsync: &str, seed: u64) {
     let mut with_fsync = options();
     with_fsync["fsync"] = json!(fsync);
     let mut cluster = Cluster::start_linked_on(disks, with_fsync, REPLICATION);
-    cluster.block_on(async { cluster.broker(1).create_topic("logs", 1, false).await.unwrap() });
+    cluster.block_on(async { cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap() });
     let load = Load::start(&cluster, &topic(), 3);
     load.wait_for_more(SOME);
     let victim = others(&cluster, leader(&cluster, 1))[(seed % 2) as usize];

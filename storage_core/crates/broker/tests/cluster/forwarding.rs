@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 
-use crate::client::{batch_of, options, put, read_values};
+use crate::client::{batch_of, named, options, put, read_values};
 use crate::harness::Cluster;
 
 #[test]
@@ -13,7 +13,7 @@ fn every_node_appends_and_reads_wherever_the_leader_is() {
     let cluster = Cluster::start(3, json!({}));
     cluster.block_on(async {
         let topic = PartitionRef::parse("logs", 0).unwrap();
-        let (info, created) = cluster.broker(1).create_topic("logs", 3, false).await.unwrap();
+        let (info, created) = cluster.broker(1).create_topic(&named("logs"), 3).await.unwrap();
         assert!(created);
         assert_eq!(info.partitions, 3);
         for round in 0..4_u64 {
@@ -65,7 +65,7 @@ fn a_leader_that_has_not_heard_of_its_segment_yet_is_waited_for() {
     let cluster = Cluster::start(3, json!({}));
     cluster.block_on(async {
         cluster.fall_behind(2);
-        cluster.broker(1).create_topic("logs", 3, false).await.unwrap();
+        cluster.broker(1).create_topic(&named("logs"), 3).await.unwrap();
         let partitions = (0..3).map(|partition| PartitionRef::parse("logs", partition).unwrap());
         let led_by_2 = |partition: &PartitionRef| cluster.broker(1).leadership(partition).unwrap().node == 2;
         let partition = partitions.into_iter().find(led_by_2).unwrap();
@@ -110,13 +110,13 @@ fn how_far_a_partition_goes_is_not_guessed_while_its_leader_is_down() {
     });
     cluster.stop(leader);
     let other = cluster.ids().find(|id| *id != leader).unwrap();
-    let error = cluster.block_on(cluster.broker(other).segments("logs")).unwrap_err();
+    let error = cluster.block_on(cluster.broker(other).segments(&named("logs"))).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }) && error.retryable(), "{error:?}");
     cluster.restart(leader);
     let partitions = cluster.block_on(async {
         let broker = cluster.broker(other);
         loop {
-            match broker.segments("logs").await {
+            match broker.segments(&named("logs")).await {
                 Err(error) if error.retryable() => tokio::task::yield_now().await, // not connected again yet
                 answer => break answer.unwrap(),
             }
@@ -132,7 +132,7 @@ fn what_is_wrong_with_a_request_is_said_by_every_node_alike() {
         let unknown = PartitionRef::parse("nobody", 0).unwrap();
         let (topic, beyond) =
             (PartitionRef::parse("logs", 0).unwrap(), PartitionRef::parse("logs", 7).unwrap());
-        cluster.broker(1).create_topic("logs", 1, false).await.unwrap();
+        cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap();
         for id in cluster.ids() {
             let broker = cluster.broker(id);
             assert_eq!(put(&broker, &unknown, "x").await.unwrap_err().reason(), "UnknownTopic");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{Broker, Config, DataPlane, StartError};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
-use walrus_metadata::{Answer, Command, Metadata, SegmentState, upkeep};
+use walrus_metadata::{Answer, Command, Listener, Metadata, Protocol, SegmentState, upkeep};
 use walrus_model::{DiskId, NodeId, ProcessId, Replication};
 
 use crate::links::Links;
@@ -114,6 +114,11 @@ impl Cluster {
             cluster.nodes.push(node);
         }
         cluster.command(Command::RaiseLevel { level: walrus_metadata::LEVEL });
+        if cluster.options.get("listeners").is_some() {
+            for (id, node) in (1..).zip(&cluster.nodes) {
+                cluster.command(cluster.registration(id, node.disk, &node.plane));
+            }
+        }
         cluster
     }
 
@@ -349,6 +354,32 @@ impl Cluster {
         Config::parse(&config.to_string()).unwrap()
     }
 
+    /// The command that registers a node; it names listeners of organisations once the cluster knows of such.
+    fn registration(&self, id: u32, disk: DiskId, plane: &DataPlane) -> Command {
+        let addresses = plane.addresses();
+        let process = plane.identity()["process"].as_str().and_then(|process| process.parse().ok());
+        let of_org = |(name, address): (&String, &String)| {
+            let (protocol, org) = name.split_once('/')?;
+            let protocol = if protocol == "text" { Protocol::Text } else { Protocol::Grpc };
+            Some(Listener { protocol, org: org.to_owned(), address: address.clone() })
+        };
+        let are_known = self.metadata().level == walrus_metadata::LEVEL;
+        Command::RegisterNode {
+            wanted: Some(NodeId(id)),
+            disk,
+            process: ProcessId(process.expect("a uuid")),
+            raft_address: String::new(),
+            peer_address: addresses["peer"].clone(),
+            text_address: addresses["text"].clone(),
+            grpc_address: addresses["grpc"].clone(),
+            http_address: String::new(),
+            admin_address: String::new(),
+            listeners: addresses.iter().filter(|_| are_known).filter_map(of_org).collect(),
+            name: String::new(),
+            level: walrus_metadata::LEVEL,
+        }
+    }
+
     fn start_node(&self, id: u32, disk: DiskId) -> Node {
         let process = ProcessId(Uuid::new_v4());
         let config = self.config(id, disk, process);
@@ -358,21 +389,8 @@ impl Cluster {
         };
         let plane = Arc::new(plane.unwrap());
         self.shared.planes.lock()[id as usize - 1] = Some(plane.clone());
-        let addresses = plane.addresses();
-        let register = Command::RegisterNode {
-            wanted: Some(NodeId(id)),
-            disk,
-            process,
-            raft_address: String::new(),
-            peer_address: addresses["peer"].clone(),
-            text_address: addresses["text"].clone(),
-            grpc_address: addresses["grpc"].clone(),
-            http_address: String::new(),
-            admin_address: String::new(),
-            name: String::new(),
-            level: walrus_metadata::LEVEL,
-        };
-        assert_eq!(self.shared.propose(register).unwrap(), Answer::Node(NodeId(id)));
+        let registered = self.shared.propose(self.registration(id, disk, &plane));
+        assert_eq!(registered.unwrap(), Answer::Node(NodeId(id)));
         let asked = clock_gettime(ClockId::Boottime);
         let asked_boottime_ms = u64::try_from(Duration::try_from(asked).unwrap().as_millis()).unwrap();
         self.shared.propose(Command::RenewLease { node: NodeId(id), process, asked_boottime_ms }).unwrap();

@@ -11,12 +11,12 @@ use walrus_broker::proto::peer::{
     self, CursorHandOver, CursorRequest, ErrorAnswer, Hello, Prepare, ReplicaAccept, ReplicaBallot,
     ReplicaFence, ReplicaRequest, SegmentEnd, cursor_request, replica_request,
 };
-use walrus_broker::{Config, DataPlane, PartitionRef, StartError, TopicName};
+use walrus_broker::{Config, DataPlane, PartitionRef, StartError};
 use walrus_log::{LogId, ProducerTable};
 use walrus_metadata::{EPOCH_MAX, SegmentState};
 use walrus_model::{Descriptor, Epoch, Offset, ReplicaRef, Replication, SegmentId, TopicId};
 
-use crate::client::{put, read_values};
+use crate::client::{named, put, read_values};
 use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::peer::{ANSWER, ERROR, HELLO, Peer, REPLICA, connect_to, frame, hello, read_frame};
 use crate::replicated::put_until_taken;
@@ -201,7 +201,7 @@ fn a_hand_over_to_a_segment_that_is_not_there_stops_no_cursor() {
     let cluster = Cluster::start(1, json!({}));
     let topic = PartitionRef::parse("logs", 0).unwrap();
     cluster.block_on(put(&cluster.broker(1), &topic, "first")).unwrap();
-    let name = TopicName::parse("logs").unwrap();
+    let name = named("logs");
     let mut peer = Peer::greet(&cluster, 1);
     let mut hand_over = |number| {
         for partition in 0..8 {
@@ -230,7 +230,7 @@ fn a_replica_that_knew_nothing_of_a_segment_is_prepared_once_it_does() {
     };
     cluster.fall_behind(3);
     cluster.fall_behind(2);
-    cluster.block_on(cluster.broker(1).create_topic("logs", 1, false)).unwrap();
+    cluster.block_on(cluster.broker(1).create_topic(&named("logs"), 1)).unwrap();
     let segment = open_segment(&cluster);
     let leader = segment.leader.node.0;
     let (near, late) = if leader == 1 { (2, 3) } else { (1, if leader == 2 { 3 } else { 2 }) };

@@ -8,7 +8,7 @@ use walrus_metadata::{
 };
 use walrus_model::{Offset, Replication, SegmentId, TopicId};
 
-use crate::client::{put, read_values};
+use crate::client::{named, put, read_values};
 use crate::harness::Cluster;
 use crate::metadata::everybody;
 use crate::replicated::put_until_taken;
@@ -44,7 +44,7 @@ fn a_topic_that_a_rollback_of_the_metadata_forgot_comes_back_with_all_its_record
     let cluster = start();
     cluster.block_on(async {
         let broker = cluster.broker(1);
-        broker.create_topic("weather", 3, false).await.unwrap();
+        broker.create_topic(&named("weather"), 3).await.unwrap();
         for number in 0..10 {
             put(&broker, &partition("weather", 0), &number.to_string()).await.unwrap();
         }
@@ -134,7 +134,7 @@ fn a_deleted_topic_is_not_lost() {
     let cluster = start();
     cluster.block_on(async {
         put(&cluster.broker(1), &partition("weather", 0), "x").await.unwrap();
-        cluster.broker(1).delete_topic("weather").await.unwrap();
+        cluster.broker(1).delete_topic(&named("weather")).await.unwrap();
     });
     assert_eq!(lost(&cluster), []);
 }

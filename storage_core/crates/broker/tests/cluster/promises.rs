@@ -10,7 +10,7 @@ use walrus_broker::{PartitionRef, StartError};
 use walrus_log::{Options, Store};
 use walrus_model::Replication;
 
-use crate::client::{put, read_values};
+use crate::client::{named, put, read_values};
 use crate::harness::Cluster;
 use crate::replicated::put_until_taken;
 
@@ -26,7 +26,7 @@ fn stopped() -> Cluster {
     let mut cluster = Cluster::start_replicated(3, json!({}), replication);
     cluster.block_on(async {
         let broker = cluster.broker(1);
-        broker.create_topic("orders", 1, false).await.unwrap();
+        broker.create_topic(&named("orders"), 1).await.unwrap();
         for number in 0..10 {
             put(&broker, &orders(), &number.to_string()).await.unwrap();
         }
@@ -98,7 +98,7 @@ fn records_that_only_a_disk_without_votes_still_has_are_read_again() {
             }
         });
     };
-    cluster.block_on(cluster.broker(VICTIM).create_topic("orders", 1, false)).unwrap();
+    cluster.block_on(cluster.broker(VICTIM).create_topic(&named("orders"), 1)).unwrap();
     put_all(&cluster, VICTIM, 0..10);
     let leader =
         cluster.metadata().topics.values().next().unwrap().partitions[0].segments[0].descriptor.leader.node.0;

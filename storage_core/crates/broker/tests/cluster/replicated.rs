@@ -9,7 +9,7 @@ use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_model::Replication;
 
-use crate::client::{batch_of, put, read_values};
+use crate::client::{batch_of, named, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count, wait_for};
 
 fn start(options: serde_json::Value) -> Cluster {
@@ -67,7 +67,7 @@ fn an_idempotent_producer_loses_and_repeats_nothing_when_leaders_go_one_after_an
     let mut cluster = start(json!({ "segment_entries_max": 60 }));
     let topic = PartitionRef::parse("logs", 0).unwrap();
     let producer = cluster.block_on(async {
-        cluster.broker(1).create_topic("logs", 1, false).await.unwrap();
+        cluster.broker(1).create_topic(&named("logs"), 1).await.unwrap();
         cluster.broker(1).init_producer()
     });
     let batch = |sequence: i32| {
@@ -174,7 +174,7 @@ fn how_far_a_partition_goes_is_known_right_after_a_roll_and_again_after_its_lead
         }
     });
     let high_watermark = |cluster: &Cluster, id: u32| {
-        let asked = || match cluster.block_on(cluster.broker(id).segments("logs")) {
+        let asked = || match cluster.block_on(cluster.broker(id).segments(&named("logs"))) {
             Ok(partitions) if partitions[0].segments.len() > 1 => Ok(partitions[0].high_watermark),
             answer => Err(answer),
         };

@@ -5,7 +5,7 @@ use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_model::Replication;
 
-use crate::client::{batch_of, put, read_values};
+use crate::client::{batch_of, named, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count};
 use crate::replicated::put_until_taken;
 
@@ -40,7 +40,7 @@ fn a_restarted_leader_seals_its_segment_and_opens_the_next_at_the_first_append()
 fn a_leader_that_dies_before_anything_was_appended_is_replaced_by_its_next_process() {
     let mut cluster = Cluster::start(1, json!({}));
     let topic = PartitionRef::parse("empty", 0).unwrap();
-    cluster.block_on(async { cluster.broker(1).create_topic("empty", 1, false).await.unwrap() });
+    cluster.block_on(async { cluster.broker(1).create_topic(&named("empty"), 1).await.unwrap() });
     cluster.stop(1);
     cluster.restart(1);
     cluster.block_on(async {

@@ -8,7 +8,7 @@ use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 
-use crate::client::{batch_of, put, read_values};
+use crate::client::{batch_of, named, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count};
 
 #[test]
@@ -18,7 +18,7 @@ fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_ro
     let cluster = Cluster::start(3, json!({ "segment_entries_max": 50 }));
     cluster.block_on(async {
         let topic = PartitionRef::parse("rolling", 0).unwrap();
-        cluster.broker(1).create_topic("rolling", 1, false).await.unwrap();
+        cluster.broker(1).create_topic(&named("rolling"), 1).await.unwrap();
         let produce = |producer: usize| {
             let (broker, topic) = (cluster.broker(1 + u32::try_from(producer % 3).unwrap()), topic.clone());
             async move {
@@ -55,7 +55,7 @@ fn sixteen_producers_and_three_readers_lose_repeat_and_reorder_nothing_across_ro
         // Every batch is one record, so each segment ends exactly at its limit.
         let metadata = cluster.metadata();
         assert_eq!(sealed_count(&metadata, "rolling"), PRODUCERS * EACH / 50);
-        let state = cluster.broker(2).topic_state("rolling").await.unwrap();
+        let state = cluster.broker(2).topic_state(&named("rolling")).await.unwrap();
         assert!(state.sealed_segments.values().all(|count| *count == 50), "{state:?}");
         let leaders: std::collections::BTreeSet<u32> = state.segment_leaders.values().copied().collect();
         assert_eq!(leaders.len(), 3, "leadership rotates");
@@ -92,7 +92,7 @@ fn sealed_segments_are_readable_by_themselves_from_every_node() {
         }
         for id in cluster.ids() {
             let broker = cluster.broker(id);
-            let partitions = broker.segments("logs").await.unwrap();
+            let partitions = broker.segments(&named("logs")).await.unwrap();
             let segments = &partitions[0].segments;
             assert_eq!(segments.len(), 4);
             assert_eq!(partitions[0].high_watermark, 17);

@@ -267,7 +267,7 @@ fn errors_have_standard_codes_reasons_and_words() {
             (append("t", &[]), Code::InvalidArgument, "InvalidRequest"),
             (AppendRequest::default(), Code::InvalidArgument, "InvalidTopic"),
             (append("a b", &["x"]), Code::InvalidArgument, "InvalidTopic"),
-            (append("__cursors", &["x"]), Code::InvalidArgument, "InvalidTopic"),
+            (append("_walrus/__cursors", &["x"]), Code::InvalidArgument, "InvalidTopic"),
             (ready("t", flipped), Code::InvalidArgument, "InvalidBatch"),
             (ready("t", compressed), Code::InvalidArgument, "InvalidBatch"),
             (AppendRequest { partition: 7, ..append("t", &["x"]) }, Code::NotFound, "UnknownPartition"),

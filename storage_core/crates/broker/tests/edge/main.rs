@@ -18,6 +18,7 @@ mod links;
 mod load;
 #[path = "../cluster/metadata.rs"]
 mod metadata;
+mod organisations;
 mod producers;
 mod shared_cursors;
 mod text_client;

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use walrus_broker::{PartitionRef, TopicName};
+use walrus_broker::{PartitionRef, TopicPath};
 use walrus_model::Replication;
 
+use crate::client::named;
 use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::text_client::connect;
 
@@ -215,7 +216,7 @@ fn old_segments_of_the_cursors_are_dropped() {
 #[test]
 fn all_partitions_of_a_topic_are_read() {
     let cluster = Cluster::start(3, json!({}));
-    assert!(cluster.block_on(cluster.broker(1).create_topic("t", 4, false)).unwrap().1);
+    assert!(cluster.block_on(cluster.broker(1).create_topic(&named("t"), 4)).unwrap().1);
     put(&cluster, 2, 0..40);
     let entries = drain(&cluster, 3);
     assert_eq!(entries.len(), 40);
@@ -232,9 +233,9 @@ fn what_was_committed_stays_committed_though_an_owner_died_before_it_recorded_it
     let mut cluster = Cluster::start_replicated(3, json!({ "test_controls": true }), replication);
     put(&cluster, 1, 0..10);
     let mut seen = drain_some(&cluster, 1, 1);
-    let topic = cluster.broker(1).topic("t").unwrap().id;
+    let topic = cluster.broker(1).topic(&named("t")).unwrap().id;
     let partition = u32::try_from(topic.as_u128() % 8).unwrap();
-    let log = PartitionRef { topic: TopicName::parse("__cursors").unwrap(), partition };
+    let log = PartitionRef { topic: TopicPath::internal("__cursors").unwrap(), partition };
     let owner = cluster.broker(1).leadership(&log).unwrap().node;
     let other = cluster.ids().find(|id| *id != owner).unwrap();
     let mut client = connect(&cluster, other);

@@ -12,6 +12,8 @@ use crate::format::fields::{Fields, PutFields};
 const BATCHES_KEPT: usize = 5;
 /// Limit on the producers remembered; one more is refused until some are forgotten.
 const PRODUCERS_MAX: usize = 1 << 16;
+/// Number of producers from which on quiet ones should be forgotten, so that there is room for new ones until the next roll.
+const CROWDED: usize = PRODUCERS_MAX / 8 * 7;
 const SEQUENCE_MASK: u32 = i32::MAX as u32;
 
 /// The last batches of each producer, by producer id.
@@ -32,6 +34,13 @@ struct KeptBatch {
     base_sequence: i32,
     records: u32,
     base_offset: u64,
+}
+
+impl Producer {
+    /// Offset of its newest batch.
+    fn last_offset(&self) -> u64 {
+        self.batches.back().map_or(0, |kept| kept.base_offset)
+    }
 }
 
 /// How a log takes a batch that is not refused.
@@ -113,17 +122,32 @@ impl ProducerTable {
         known.batches.push_back(KeptBatch { base_sequence, records, base_offset });
     }
 
-    /// Forgets producers that have written nothing from `offset` on. Only whoever makes the first copy of a log may do
-    /// that, before its first batch, so that every copy begins with the same table. Inside a log no producer is
-    /// forgotten: a forgotten one may start anywhere, so a batch that was appended before would be appended again.
-    pub fn forget_below(&mut self, offset: u64) {
-        let last_offset = |producer: &Producer| producer.batches.back().map_or(0, |kept| kept.base_offset);
-        self.producers.retain(|_, producer| last_offset(producer) >= offset);
+    /// Forgets producers that have written nothing from `silent_below` on; and, as long as the table is crowded, of those that
+    /// have written nothing from `quiet_below` on the ones that have been silent for longest. Only whoever makes the first
+    /// copy of a log may do that, before its first batch, so that every copy begins with the same table. Inside a log no
+    /// producer is forgotten: a forgotten one may start anywhere, so a batch that was appended before would be appended again.
+    pub fn forget_silent(&mut self, silent_below: u64, quiet_below: u64) {
+        self.producers.retain(|_, producer| producer.last_offset() >= silent_below);
+        let surplus = (self.producers.len() + 1).saturating_sub(CROWDED);
+        if surplus == 0 {
+            return;
+        }
+        // No two producers have a batch at the same offset, so that which of them go depends on the table alone.
+        let mut quiet: Vec<(u64, i64)> = self
+            .producers
+            .iter()
+            .map(|(id, producer)| (producer.last_offset(), *id))
+            .filter(|(offset, _)| *offset < quiet_below)
+            .collect();
+        quiet.sort_unstable();
+        for (_, id) in quiet.into_iter().take(surplus) {
+            self.producers.remove(&id);
+        }
     }
 
     /// Whether so many producers are remembered that silent ones should be forgotten.
     pub fn is_crowded(&self) -> bool {
-        self.producers.len() >= PRODUCERS_MAX / 2
+        self.producers.len() >= CROWDED
     }
 
     /// Encodes the table in order of producer id, so that equal tables are equal bytes.
@@ -242,12 +266,35 @@ mod tests {
         assert_eq!(table.check(batch(0), 1).unwrap(), first, "the one that was silent for longest");
 
         assert!(table.is_crowded());
-        table.forget_below(60_000);
+        table.forget_silent(60_000, 0);
         assert!(!table.is_crowded());
         assert_eq!(table.len(), PRODUCERS_MAX - 60_000);
         assert_eq!(table.check(batch(PRODUCERS_MAX as i64), 1).unwrap(), Admission::Accept);
         let last = Admission::Duplicate { base_offset: 60_000, end_offset: 60_001 };
         assert_eq!(table.check(batch(60_000), 1).unwrap(), last);
+    }
+
+    #[test]
+    fn of_quiet_producers_only_as_many_are_forgotten_as_there_are_too_many_the_most_silent_first() {
+        let id = |number: u64| ProducerRef { id: i64::MAX - number as i64, epoch: 0, base_sequence: 0 };
+        let table_of = |count: u64| {
+            let mut table = ProducerTable::new();
+            (0..count).for_each(|number| table.record(id(number), 1, number));
+            table
+        };
+        let knows = |table: &ProducerTable, number| table.check(id(number), 1).unwrap() != Admission::Accept;
+        let crowded = CROWDED as u64;
+        let mut table = table_of(crowded - 1);
+        table.forget_silent(0, u64::MAX);
+        assert_eq!(table.len() as u64, crowded - 1, "there is room, and nobody has been silent for a day");
+        let mut table = table_of(crowded + 9);
+        table.forget_silent(0, 4);
+        assert_eq!(table.len() as u64, crowded + 5, "nobody goes who wrote lately");
+        table.forget_silent(0, u64::MAX);
+        assert!(!table.is_crowded());
+        assert!(!knows(&table, 9) && knows(&table, 10), "the most silent ones go first");
+        table.forget_silent(crowded, 0);
+        assert_eq!(table.len(), 9, "who has been silent for a day goes wherever there is room");
     }
 
     #[test]

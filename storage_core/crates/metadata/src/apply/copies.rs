@@ -120,7 +120,8 @@ fn verified_copies(metadata: &Metadata, copies: &[SegmentCopy]) -> u32 {
     u32::try_from(copies.iter().filter(is_there).count()).unwrap_or(u32::MAX)
 }
 
-fn check_disk(metadata: &Metadata, replica: ReplicaRef) -> Result<(), CommandRejection> {
+/// Refuses a disk that is not, or no longer, a member's.
+pub(super) fn check_disk(metadata: &Metadata, replica: ReplicaRef) -> Result<(), CommandRejection> {
     let ReplicaRef { node, disk } = replica;
     let found = metadata.nodes.get(&node).ok_or(CommandRejection::UnknownNode { node })?;
     if found.disk != disk || metadata.gone_disks.contains(&disk) {

@@ -2,6 +2,7 @@
 
 use walrus_model::{DiskId, NodeId};
 
+use super::topics::forget_emptied;
 use crate::answer::Answer;
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState};
@@ -51,6 +52,7 @@ pub(super) fn remove_node(
     }
     metadata.nodes.remove(&id);
     metadata.gone_disks.insert(disk);
+    forget_emptied(metadata); // nobody waits for this disk any more
     Ok(Answer::Node(node))
 }
 

@@ -4,6 +4,7 @@ mod cluster;
 mod copies;
 mod members;
 mod nodes;
+mod organisations;
 mod segments;
 mod topics;
 
@@ -13,16 +14,17 @@ use walrus_model::TopicId;
 
 use crate::answer::{Answer, Applied};
 use crate::command::{Command, ENVELOPE_VERSION, Envelope};
-use crate::levels::{LIMITS_LEVEL, raise_level};
+use crate::levels::{ORGANISATIONS_LEVEL, raise_level};
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState, Partition, Recent};
 use cluster::{bootstrap, set_replication};
 use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
+use organisations::{list_organisations, remove_organisation, set_organisation};
+use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 pub use segments::{EPOCH_MAX, check_follows};
-use segments::{begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
-use topics::{create_topic, delete_topic, recover_topic};
+use topics::{Naming, create_topic, delete_topic, recover_topic, report_emptied};
 
 /// The number of commands that are remembered. A proposer gives up on an unknown outcome long before so many others came.
 const RECENT_MAX: usize = 4_096;
@@ -92,6 +94,9 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
             find_partition(metadata, *topic, *partition).map(|found| found.version)
         }
         Command::SetConfig { .. } => Ok(metadata.config.version),
+        Command::SetOrganisation { name, .. } | Command::RemoveOrganisation { name } => {
+            Ok(metadata.organisations.get(name).map_or(0, |found| found.version))
+        }
         Command::Bootstrap { .. }
         | Command::SetReplication { .. }
         | Command::ReportCopies { .. }
@@ -99,7 +104,8 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         | Command::RegisterNode { .. }
         | Command::CreateTopic { .. }
         | Command::RecoverTopic { .. }
-        | Command::DeleteTopic { .. } => Ok(metadata.version),
+        | Command::DeleteTopic { .. }
+        | Command::ReportEmptied { .. } => Ok(metadata.version),
     }
 }
 
@@ -128,15 +134,27 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         Command::RemoveNode { node, disk, lost, replaced_by } => {
             remove_node(metadata, *node, *disk, *lost, *replaced_by)
         }
-        Command::RaiseLevel { level } => raise_level(metadata, *level),
+        Command::RaiseLevel { level } => {
+            let before = metadata.level;
+            let answer = raise_level(metadata, *level)?;
+            if (before..metadata.level).contains(&(ORGANISATIONS_LEVEL - 1)) {
+                list_organisations(metadata, version);
+            }
+            Ok(answer)
+        }
         Command::SetConfig { set, unset } => metadata.config.change(set, unset, version),
+        Command::SetOrganisation { name, limits } => set_organisation(metadata, name, *limits, version),
+        Command::RemoveOrganisation { name } => remove_organisation(metadata, name),
         Command::CreateTopic { topic, org, name, internal, first } => {
-            create_topic(metadata, (*topic, org, name, *internal), first, envelope.at_ms, version)
+            let naming = Naming::new(metadata, *topic, org, name, *internal);
+            create_topic(metadata, &naming, first, envelope.at_ms, version)
         }
         Command::RecoverTopic { topic, org, name, internal, first } => {
-            recover_topic(metadata, (*topic, org, name, *internal), first, envelope.at_ms, version)
+            let naming = Naming::new(metadata, *topic, org, name, *internal);
+            recover_topic(metadata, &naming, first, envelope.at_ms, version)
         }
         Command::DeleteTopic { topic } => delete_topic(metadata, *topic),
+        Command::ReportEmptied { replica, topics } => report_emptied(metadata, *replica, topics),
         Command::BeginRoll { topic, partition, segment, successor } => {
             check_replicas(metadata, successor)?;
             let found = partition_mut(metadata, *topic, *partition)?;
@@ -154,10 +172,10 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         Command::ReportCopies { replica, reports } => report_copies(metadata, *replica, reports, version),
         Command::SealAndOpen { topic, partition, segment, value } => {
             let reached_ms = metadata.reached_ms();
-            let forgets_at_ms = (metadata.level >= LIMITS_LEVEL).then_some(reached_ms);
+            let ageing = Ageing::at(metadata.level, reached_ms);
             let opened_at_ms = envelope.at_ms.max(reached_ms);
             let found = partition_mut(metadata, *topic, *partition)?;
-            seal_and_open(found, *segment, value, (opened_at_ms, version), forgets_at_ms)
+            seal_and_open(found, *segment, value, (opened_at_ms, version), ageing)
         }
         Command::Trim { topic, partition, below_number, first } => {
             let found = partition_mut(metadata, *topic, *partition)?;

@@ -4,6 +4,7 @@ use walrus_model::{NodeId, ProcessId};
 
 use crate::answer::Answer;
 use crate::command::Command;
+use crate::organisation::is_org_name;
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, Node, NodeState};
 
@@ -25,6 +26,7 @@ pub(super) fn register_node(
         grpc_address,
         http_address,
         admin_address,
+        listeners,
         name,
         level,
     } = command
@@ -38,6 +40,12 @@ pub(super) fn register_node(
     check_address(raft_address, 1)?;
     for address in [peer_address, text_address, grpc_address, http_address, admin_address] {
         check_address(address, 0)?;
+    }
+    for listener in listeners {
+        check_address(&listener.address, 0)?;
+        if !is_org_name(&listener.org) {
+            return Err(CommandRejection::InvalidOrganisationName { name: listener.org.clone() });
+        }
     }
     if *level < metadata.level {
         return Err(CommandRejection::TooOld { knows: *level, needed: metadata.level });
@@ -54,6 +62,7 @@ pub(super) fn register_node(
         grpc_address: grpc_address.clone(),
         http_address: http_address.clone(),
         admin_address: admin_address.clone(),
+        listeners: listeners.clone(),
         name: name.clone(),
         level: *level,
         state: known.map_or(NodeState::Up, |node| state_after_start(node, *process)),

@@ -3,11 +3,14 @@
 use walrus_model::{Ballot, Descriptor, Epoch, Offset, Replication, SegmentId, Value};
 
 use crate::answer::Answer;
+use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, Partition, Segment, SegmentState};
 
+/// A producer that has written nothing for this long may be forgotten at the next segment, where there are too many.
+const PRODUCER_QUIET_MS: u64 = 15 * 60 * 1_000;
 /// A producer that has written nothing for this long is forgotten at the next segment.
-const PRODUCER_SILENCE_MS: u64 = 15 * 60 * 1_000;
+const PRODUCER_SILENCE_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Limit on the earlier successors of a segment that are remembered. A forgotten one that is decided is recovered instead
 /// of opened, which is slower and as safe.
 const EARLIER_SUCCESSORS_MAX: usize = 64;
@@ -89,7 +92,7 @@ pub(super) fn seal_and_open(
     segment: SegmentId,
     value: &Value,
     (opened_at_ms, version): (u64, u64),
-    forgets_at_ms: Option<u64>,
+    ageing: Option<Ageing>,
 ) -> Result<Answer, CommandRejection> {
     if value.successor.number <= partition.trimmed_below {
         return Ok(Answer::Nothing); // published before, and trimmed since
@@ -114,8 +117,12 @@ pub(super) fn seal_and_open(
     if !is_known {
         next.state = SegmentState::Sealing(Ballot::zero(next.descriptor.epoch));
     }
-    if let Some(now_ms) = forgets_at_ms {
-        next.silent_below = silent_below(partition, now_ms);
+    if let Some(ageing) = ageing {
+        let last = partition.segments.last();
+        let (silent, quiet) = last.map_or(<_>::default(), |last| (last.silent_below, last.quiet_below));
+        next.silent_below = opened_until(partition, ageing.silent_since_ms).max(silent);
+        next.quiet_below =
+            ageing.quiet_since_ms.map_or(quiet, |since| opened_until(partition, since).max(quiet));
     }
     partition.segments.push(next);
     partition.next_epoch = next_epoch.max(Epoch(value.successor.epoch.0 + 1));
@@ -123,13 +130,37 @@ pub(super) fn seal_and_open(
     Ok(Answer::Nothing)
 }
 
-/// First offset of the latest segment that was opened [`PRODUCER_SILENCE_MS`] ago or earlier, and never less than the last
-/// segment's `silent_below`.
-fn silent_below(partition: &Partition, now_ms: u64) -> Offset {
-    let is_old = |segment: &&Segment| segment.opened_at_ms.saturating_add(PRODUCER_SILENCE_MS) <= now_ms;
-    let old = partition.segments.iter().rev().find(is_old).and_then(|segment| segment.descriptor.base_offset);
-    let known = partition.segments.last().map(|segment| segment.silent_below);
-    old.max(known).unwrap_or(Offset(0))
+/// The times since when a producer must have written something to be remembered. The opening of a segment is the sealing of
+/// the one before, so a producer whose newest batch lies in front of a segment was silent at least since that was opened.
+#[derive(Clone, Copy)]
+pub(super) struct Ageing {
+    silent_since_ms: u64,
+    /// `None` at a level at which some member does not know of quiet producers: all states must stay equal.
+    quiet_since_ms: Option<u64>,
+}
+
+impl Ageing {
+    /// The times at a level of commands and a time of the metadata; `None` at a level whose members forget nobody.
+    pub(super) fn at(level: u32, now_ms: u64) -> Option<Self> {
+        let quiet_since_ms = now_ms.saturating_sub(PRODUCER_QUIET_MS);
+        match level {
+            ..LIMITS_LEVEL => None,
+            LIMITS_LEVEL..ORGANISATIONS_LEVEL => {
+                Some(Self { silent_since_ms: quiet_since_ms, quiet_since_ms: None })
+            }
+            _ => Some(Self {
+                silent_since_ms: now_ms.saturating_sub(PRODUCER_SILENCE_MS),
+                quiet_since_ms: Some(quiet_since_ms),
+            }),
+        }
+    }
+}
+
+/// First offset of the latest segment that was opened at a time or earlier; 0 if there is none.
+fn opened_until(partition: &Partition, until_ms: u64) -> Offset {
+    let mut segments = partition.segments.iter().rev();
+    let old = segments.find(|segment| segment.opened_at_ms <= until_ms);
+    old.and_then(|segment| segment.descriptor.base_offset).unwrap_or(Offset(0))
 }
 
 /// Drops the segments below a number. With `first` the trim was decided before this state lost it. The listed segments may
@@ -178,6 +209,7 @@ pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u
         copies: Vec::new(),
         opened_at_ms,
         silent_below: Offset(0),
+        quiet_below: Offset(0),
         version,
     };
     segment.list_copies();

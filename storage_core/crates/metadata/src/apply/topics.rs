@@ -2,34 +2,46 @@
 
 use std::sync::Arc;
 
-use walrus_model::{Ballot, Descriptor, Epoch, Offset, TopicId};
+use walrus_model::{Ballot, Descriptor, Epoch, Offset, ReplicaRef, TopicId};
 
+use super::copies::check_disk;
 use super::segments::{EPOCH_MAX, check_replicas, invalid, open_segment};
 use crate::answer::Answer;
-use crate::levels::LIMITS_LEVEL;
+use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
+use crate::organisation::{INTERNAL_ORG, OrganisationLimits};
 use crate::placement::FIRST_EPOCH;
 use crate::rejection::CommandRejection;
-use crate::state::{Creations, Metadata, Partition, Segment, SegmentState, Topic};
+use crate::state::{Metadata, Partition, Segment, SegmentState, Topic};
 
 /// Limit on the partitions of one topic: each costs a log on some disk.
 const PARTITIONS_MAX: usize = 10_000;
 
-/// Limit on the difference of two clocks of a cluster; with a larger one, a clock is wrong.
-const CLOCKS_APART_SECONDS_MAX: u64 = 10;
+/// The identity of a topic, how it is called, and whose it is.
+pub(super) struct Naming<'a> {
+    id: TopicId,
+    org: &'a str,
+    name: &'a str,
+    internal: bool,
+}
 
-/// How a topic is called, and whose it is: identity, organisation, name, whether it is internal.
-type Naming<'a> = (TopicId, &'a str, &'a str, bool);
+impl<'a> Naming<'a> {
+    /// Walrus's own topics have their place whatever organisation is named, once all members know of it.
+    pub(super) fn new(metadata: &Metadata, id: TopicId, org: &'a str, name: &'a str, internal: bool) -> Self {
+        let has_place = internal && metadata.level >= ORGANISATIONS_LEVEL;
+        Self { id, org: if has_place { INTERNAL_ORG } else { org }, name, internal }
+    }
+}
 
 pub(super) fn create_topic(
     metadata: &mut Metadata,
-    naming: Naming<'_>,
+    naming: &Naming<'_>,
     first: &[Descriptor],
     at_ms: u64,
     version: u64,
 ) -> Result<Answer, CommandRejection> {
     check_new(metadata, naming, first.len())?;
     for (index, descriptor) in (0..).zip(first) {
-        let expected = (naming.0, index, 0, Some(Offset(0)), FIRST_EPOCH);
+        let expected = (naming.id, index, 0, Some(Offset(0)), FIRST_EPOCH);
         let Descriptor { topic, partition, number, base_offset, epoch, .. } = descriptor;
         if (*topic, *partition, *number, *base_offset, *epoch) != expected {
             return Err(invalid(
@@ -39,7 +51,7 @@ pub(super) fn create_topic(
         }
         check_replicas(metadata, descriptor)?;
     }
-    metadata.creations = count_creation(metadata, first.len() as u64, at_ms, naming.3)?;
+    count_creation(metadata, naming, first.len() as u64, at_ms)?;
     let segments = first.iter().map(|descriptor| open_segment(descriptor.clone(), at_ms, version)).collect();
     add_topic(metadata, naming, segments, version);
     Ok(Answer::Nothing)
@@ -49,7 +61,7 @@ pub(super) fn create_topic(
 /// successor does.
 pub(super) fn recover_topic(
     metadata: &mut Metadata,
-    naming: Naming<'_>,
+    naming: &Naming<'_>,
     first: &[Descriptor],
     at_ms: u64,
     version: u64,
@@ -58,8 +70,8 @@ pub(super) fn recover_topic(
     let mut segments = Vec::with_capacity(first.len());
     for (index, descriptor) in (0..).zip(first) {
         let Descriptor { topic, partition, base_offset, epoch, replicas, write_quorum, .. } = descriptor;
-        if (*topic, *partition) != (naming.0, index) || base_offset.is_none() {
-            let expected = (naming.0, index);
+        if (*topic, *partition) != (naming.id, index) || base_offset.is_none() {
+            let expected = (naming.id, index);
             return Err(invalid(descriptor, format!("expected (topic, partition) {expected:?}, and a base")));
         }
         if *epoch > EPOCH_MAX || *write_quorum == 0 || *write_quorum as usize > replicas.len() {
@@ -76,9 +88,13 @@ pub(super) fn recover_topic(
 
 fn check_new(
     metadata: &Metadata,
-    (id, org, name, _): Naming<'_>,
+    &Naming { id, org, name, internal }: &Naming<'_>,
     partitions: usize,
 ) -> Result<(), CommandRejection> {
+    let is_listed = internal || metadata.organisations.contains_key(org);
+    if metadata.level >= ORGANISATIONS_LEVEL && !is_listed {
+        return Err(CommandRejection::UnknownOrganisation { name: org.to_owned() });
+    }
     if !is_topic_name(name) {
         return Err(CommandRejection::InvalidTopicName { name: name.to_owned() });
     }
@@ -98,7 +114,7 @@ fn check_new(
 /// Lists a topic whose partitions have one segment each.
 fn add_topic(
     metadata: &mut Metadata,
-    (id, org, name, internal): Naming<'_>,
+    &Naming { id, org, name, internal }: &Naming<'_>,
     segments: Vec<Segment>,
     version: u64,
 ) {
@@ -115,21 +131,18 @@ fn add_topic(
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
 }
 
-/// Counts a topic that is created now; refuses it where there would be too many. Walrus's own topics are never refused.
+/// Counts a topic that is created now; refuses it where the cluster or its organisation would have too many. Walrus's own
+/// topics are never refused.
 fn count_creation(
-    metadata: &Metadata,
+    metadata: &mut Metadata,
+    &Naming { org, internal, .. }: &Naming<'_>,
     partitions: u64,
     at_ms: u64,
-    internal: bool,
-) -> Result<Creations, CommandRejection> {
-    let Creations { second, count } = metadata.creations;
-    let now = at_ms / 1_000;
-    // Proposers' clocks differ: the latest of them counts, unless it is so far ahead that it must be wrong.
-    let is_ahead = second > now && second - now <= CLOCKS_APART_SECONDS_MAX;
-    let (now, count) = if is_ahead || second == now { (second, count + 1) } else { (now, 1) };
+) -> Result<(), CommandRejection> {
+    let creations = metadata.creations.with_one_at(at_ms);
     if metadata.level >= LIMITS_LEVEL && !internal {
         let max = metadata.config.creations_per_second_max();
-        if count > max {
+        if creations.count > max {
             return Err(CommandRejection::TooManyCreations { max });
         }
         let there: u64 = metadata.topics.values().map(|topic| topic.partitions.len() as u64).sum();
@@ -138,7 +151,43 @@ fn count_creation(
             return Err(CommandRejection::TooManyPartitions { would_be, max });
         }
     }
-    Ok(Creations { second: now, count })
+    if let Some(organisation) = metadata.organisations.get(org) {
+        let of_org = organisation.creations.with_one_at(at_ms);
+        check_limits(metadata, org, partitions, of_org.count)?;
+        if let Some(organisation) = metadata.organisations.get_mut(org) {
+            organisation.creations = of_org;
+        }
+    }
+    metadata.creations = creations;
+    Ok(())
+}
+
+/// Refuses a topic whose organisation would have more than it may, or has created `created` in this second, this one counted.
+fn check_limits(
+    metadata: &Metadata,
+    org: &str,
+    partitions: u64,
+    created: u64,
+) -> Result<(), CommandRejection> {
+    let Some(organisation) = metadata.organisations.get(org) else { return Ok(()) };
+    let OrganisationLimits { topics_max, partitions_max, creations_per_second_max } = organisation.limits;
+    let name = || org.to_owned();
+    if let Some(max) = creations_per_second_max.filter(|max| created > *max) {
+        return Err(CommandRejection::OrganisationTooFast { name: name(), max });
+    }
+    let full = |what: &str, would_be: u64, max: Option<u64>| match max.filter(|max| would_be > *max) {
+        Some(max) => {
+            Err(CommandRejection::OrganisationFull { name: name(), what: what.to_owned(), would_be, max })
+        }
+        None => Ok(()),
+    };
+    if topics_max.is_none() && partitions_max.is_none() {
+        return Ok(());
+    }
+    let sizes = metadata.topics_of(org).map(|topic| topic.partitions.len() as u64);
+    let (topics, there) = sizes.fold((0, 0), |(topics, there), size| (topics + 1, there + size));
+    full("topics", topics + 1, topics_max)?;
+    full("partitions", there + partitions, partitions_max)
 }
 
 /// Kafka's rule for topic names.
@@ -157,4 +206,31 @@ pub(super) fn delete_topic(metadata: &mut Metadata, topic: TopicId) -> Result<An
     }
     metadata.deleted.insert(topic);
     Ok(Answer::Nothing)
+}
+
+/// Notes that a disk has nothing any more of deleted topics, and forgets those of which no member's disk has anything.
+pub(super) fn report_emptied(
+    metadata: &mut Metadata,
+    replica: ReplicaRef,
+    topics: &[TopicId],
+) -> Result<Answer, CommandRejection> {
+    check_disk(metadata, replica)?;
+    for topic in topics.iter().filter(|topic| metadata.deleted.contains(topic)) {
+        metadata.emptied.entry(*topic).or_default().insert(replica.disk);
+    }
+    forget_emptied(metadata);
+    Ok(Answer::Nothing)
+}
+
+/// Forgets the deleted topics of which no member's disk has anything. A disk that was taken out of the cluster is never asked:
+/// it is refused when it shows up again.
+pub(super) fn forget_emptied(metadata: &mut Metadata) {
+    let Metadata { nodes, deleted, emptied, .. } = metadata;
+    emptied.retain(|topic, disks| {
+        let is_everywhere = nodes.values().all(|node| disks.contains(&node.disk));
+        if is_everywhere {
+            deleted.remove(topic);
+        }
+        !is_everywhere
+    });
 }

@@ -38,6 +38,7 @@ pub(crate) fn register(n: u128) -> Command {
         grpc_address: format!("host{n}:9090"),
         http_address: format!("host{n}:8088"),
         admin_address: format!("host{n}:9091"),
+        listeners: Vec::new(),
         name: format!("pod-{n}"),
         level: LEVEL,
     }

@@ -3,6 +3,7 @@
 mod cluster;
 mod envelopes;
 mod membership;
+mod organisations;
 mod producers;
 mod random;
 mod segments;

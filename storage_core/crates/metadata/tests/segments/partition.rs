@@ -45,6 +45,7 @@ pub(crate) fn register(metadata: &mut Metadata, n: u128) -> Result<(), CommandRe
         grpc_address: format!("host{n}:9090"),
         http_address: format!("host{n}:8088"),
         admin_address: format!("host{n}:9091"),
+        listeners: Vec::new(),
         name: format!("node{n}"),
         level: walrus_metadata::LEVEL,
     };

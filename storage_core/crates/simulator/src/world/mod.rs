@@ -251,7 +251,7 @@ impl World {
         let state = &world.metadata.state;
         let descriptor =
             metadata::first_descriptor(state, TOPIC, 0, id, &everybody(state)).expect("enough nodes");
-        let (org, name) = (String::new(), "t".to_owned());
+        let (org, name) = ("default".to_owned(), "t".to_owned());
         let first = vec![descriptor.clone()];
         let create = Command::CreateTopic { topic: TOPIC, org, name, internal: false, first };
         world.propose(create).expect("new").expect("new");
@@ -282,6 +282,7 @@ impl World {
             grpc_address: String::new(),
             http_address: String::new(),
             admin_address: String::new(),
+            listeners: Vec::new(),
             name: String::new(),
             level: metadata::LEVEL,
         };

@@ -24,7 +24,7 @@ use walrus_model::{SegmentId, TopicId};
 use crate::cluster::routing::open_segment;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, SEQUENCER};
-use crate::node::names::TopicName;
+use crate::node::names::TopicPath;
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::partition::ack::AppendAck;
@@ -43,7 +43,7 @@ const WAITING_BYTES_MAX: i64 = 256 << 20;
 pub(crate) struct Sequencer {
     leaders: Arc<Leaders>,
     topic: TopicId,
-    name: TopicName,
+    name: TopicPath,
     partition: u32,
     state: Lock<State, SEQUENCER>,
     /// Wakes the driver when all that was sent to another node is answered.
@@ -122,7 +122,7 @@ impl Requeue for Sequencer {
 }
 
 impl Sequencer {
-    pub(crate) fn new(leaders: Arc<Leaders>, topic: TopicId, name: TopicName, partition: u32) -> Self {
+    pub(crate) fn new(leaders: Arc<Leaders>, topic: TopicId, name: TopicPath, partition: u32) -> Self {
         let state = State {
             mode: Mode::Idle,
             queue: VecDeque::new(),

@@ -1,0 +1,28 @@
+//! The principal: who speaks on a connection. It is known when the connection is accepted, and never taken from a request.
+
+use crate::node::error::Result;
+use crate::node::names::{OrgName, PartitionRef, TopicName, TopicPath};
+
+/// Who speaks. Nobody has to prove who they are yet, so everybody is the anonymous user of their listener's organisation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Principal {
+    /// The organisation that gives meaning to every name in their requests.
+    pub(crate) org: OrgName,
+}
+
+impl Principal {
+    /// The topic that the principal means by a name.
+    pub(crate) fn topic(&self, name: &str) -> Result<TopicPath> {
+        Ok(self.path(TopicName::parse(name)?))
+    }
+
+    /// The topic that the principal means by a name that was checked.
+    pub(crate) fn path(&self, name: TopicName) -> TopicPath {
+        TopicPath { org: self.org.clone(), name }
+    }
+
+    /// The partition that the principal means.
+    pub(crate) fn partition(&self, topic: &str, partition: u32) -> Result<PartitionRef> {
+        Ok(PartitionRef { topic: self.topic(topic)?, partition })
+    }
+}
