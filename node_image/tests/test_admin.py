@@ -9,10 +9,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from node_process import NodeProcess
-from text_client import say, state
+from text_client import ask, say, state
 from waiting import wait_until
-from walrus_client import errors
-from walrus_client.admin import AdminClient, MetadataRole, Replication, Status
+from walrus_client import Client, errors
+from walrus_client.admin import AdminClient, MetadataRole, OrganisationLimits, Replication, Status
 
 pytest.importorskip("walrus_core")
 
@@ -106,6 +106,36 @@ def test_replication_changes_in_a_cluster_that_runs(node: Make) -> None:
         for wrong in (Replication(3, 4), Replication(0, 0), Replication(10, 6)):
             with pytest.raises(errors.RejectedError, match="must be between"):
                 client.set_replication(wrong)
+
+
+def test_an_organisation_is_made_limited_and_removed_and_has_listeners_of_its_own(node: Make) -> None:
+    first = node("--bootstrap", "--listener", "text://127.0.0.1:0?org=acme,grpc://127.0.0.1:0?org=acme").start()
+    first.wait_ready()
+    with admin(first) as client:
+        wait_until("organisations are known", lambda: client.organisations())
+        listeners = wait_until("its listeners are told", lambda: client.members()[0].listeners)
+        assert [(listener.protocol, listener.org) for listener in listeners] == [("text", "acme"), ("grpc", "acme")]
+        by_text, by_grpc = (listener.address for listener in listeners)
+        assert ask(by_text, "PUT t x").startswith("ERR ")
+        client.set_organisation("acme", OrganisationLimits(topics_max=7), expect_version=0)
+        (acme, default) = client.organisations()
+        assert (acme.name, acme.limits, acme.topics) == ("acme", OrganisationLimits(topics_max=7), 0)
+        assert default.limits == OrganisationLimits()
+        with pytest.raises(errors.VersionMismatch):
+            client.set_organisation("acme", expect_version=0)
+        client.set_organisation("acme", expect_version=acme.version)
+        assert ask(by_text, "PUT t theirs") == "OK"
+        with Client(by_grpc) as theirs, Client(f"127.0.0.1:{first.ports['grpc']}") as ours:
+            assert [topic.name for topic in theirs.topics()] == ["t"]
+            assert ours.topics() == []
+        with pytest.raises(errors.RejectedError, match="has 1 topics"):
+            client.remove_organisation("acme")
+        assert ask(by_text, "DELETE t") == "OK"
+        with pytest.raises(errors.RejectedError, match="not a name of an organisation"):
+            client.set_organisation("a/b")
+        client.remove_organisation("acme")
+        client.remove_organisation("acme")
+        assert [found.name for found in client.organisations()] == ["default"]
 
 
 def whole(status: Status) -> Status | None:

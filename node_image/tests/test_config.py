@@ -56,6 +56,31 @@ def test_variables_of_the_original_work() -> None:
     assert (config.backend, config.log_level) == ("mmap", "debug")
 
 
+def test_listeners_of_organisations_are_read_from_flags_and_variables() -> None:
+    expected = (("grpc", "acme", Address("0.0.0.0", 9190)), ("text", "b.c", Address("::1", 0)))
+    flags = ("--listener", "grpc://0.0.0.0:9190?org=acme", "--listener", "text://[::1]:0?org=b.c")
+    assert parse(*flags).listeners == expected
+    assert parse(WALRUS_LISTENER=",".join(flags[1::2])).listeners == expected
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [
+        "grpc://0.0.0.0:9190",
+        "grpc://0.0.0.0:9190?org=",
+        "grpc://0.0.0.0:9190?org=_walrus",
+        "http://0.0.0.0:9190?org=acme",
+        "grpc://nowhere?org=acme",
+        "grpc://0.0.0.0:9190?org=default",
+        "text://h:1?org=a,text://h:2?org=a",
+    ],
+)
+def test_a_listener_that_cannot_be_is_refused(listener: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--listener", listener)
+    assert "--listener" in capsys.readouterr().err
+
+
 def test_flags_win_over_variables() -> None:
     assert parse("--data-dir", "/flag", WALRUS_DATA_DIR="/variable").data_dir == Path("/flag")
     assert parse(RAFKA_DATA_DIR="/rafka").data_dir == Path("/rafka")

@@ -100,7 +100,7 @@ async def _start(config: Config, secrets: Secrets, ending: Ending, closing: Clos
     view.reach(serving)
 
     addresses = ground.advertised(serving.bound)
-    registration = ground.registration(addresses, entered.node_id)
+    registration = ground.registration(addresses, entered.node_id, ground.listeners(data_plane.addresses()))
     controller = Controller(entered.node_id, registration, entered.store, data_plane, presence)
     closing.add(controller.stop)
     view.reach(OnDuty(serving, controller))

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
-from walrus_node.metadata.reports import CopyChange, Replication
+from walrus_node.metadata.reports import CopyChange, OrganisationLimits, Replication
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,16 @@ def set_replication(replication: Replication) -> Command:
 def set_config(entries: Mapping[str, int], unset: Sequence[str]) -> Command:
     """Change settings of the cluster."""
     return {"set_config": {"set": dict(entries), "unset": list(unset)}}
+
+
+def set_organisation(name: str, limits: OrganisationLimits) -> Command:
+    """Make an organisation, or give one other limits."""
+    return {"set_organisation": {"name": name, "limits": asdict(limits)}}
+
+
+def remove_organisation(name: str) -> Command:
+    """Take an organisation out that has no topics."""
+    return {"remove_organisation": {"name": name}}
 
 
 def renew_lease(node_id: int, process: UUID, *, asked_boottime_ms: int) -> Command:

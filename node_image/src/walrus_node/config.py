@@ -16,6 +16,8 @@ from walrus_node import __version__
 from walrus_node.address import Address, is_host
 
 NODE_ID_MAX = 2**31 - 1
+# The organisation of listeners that name none.
+DEFAULT_ORG = "default"
 FRAME_BYTES_LIMIT = 16 * 1024 * 1024
 MEMORY_BUDGET_MIN = 32 * 1024 * 1024
 
@@ -64,6 +66,8 @@ class Config:
     peer: Address
     http: Address
     admin: Address
+    # Further listeners of clients: protocol, organisation, address.
+    listeners: tuple[tuple[str, str, Address], ...]
     advertise_host: str | None
     raft_advertise_host: str | None
     # Each may be a name with many addresses.
@@ -111,10 +115,15 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     write_quorum = flags.write_quorum or factor // 2 + 1
     if write_quorum > factor:
         parser.error(f"--write-quorum {write_quorum} is above --replication-factor {factor}")
-    listeners = ("raft", "client", "grpc", "peer", "http", "admin")
-    chosen = [port for name in listeners if (port := getattr(flags, f"{name}_port"))]
+    names = ("raft", "client", "grpc", "peer", "http", "admin")
+    chosen = [port for name in names if (port := getattr(flags, f"{name}_port"))]
     if len(set(chosen)) < len(chosen):
-        parser.error(f"two of {', '.join(f'--{name}-port' for name in listeners)} are the same")
+        parser.error(f"two of {', '.join(f'--{name}-port' for name in names)} are the same")
+    listeners = tuple(listener for several in flags.listener or () for listener in several)
+    of_orgs = [(protocol, org) for protocol, org, _ in listeners]
+    for protocol, org in of_orgs:
+        if org == DEFAULT_ORG or of_orgs.count((protocol, org)) > 1:
+            parser.error(f"--listener: organisation {org} has two listeners of {protocol}")
     if not flags.test_controls and (flags.test_wire or flags.test_level):
         parser.error("--test-wire and --test-level are for tests: they need --test-controls")
     bind_host = flags.bind_host or _LOOPBACK
@@ -133,6 +142,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         peer=Address(raft_host, flags.peer_port),
         http=Address(client_host, flags.http_port),
         admin=Address(admin_host, flags.admin_port),
+        listeners=listeners,
         advertise_host=flags.advertise_host or flags.raft_advertise_host,
         raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
         join=join,
@@ -244,6 +254,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--client-host", type=_host, metavar="HOST", help="bind the listeners of clients here, not to --bind-host")
     add("--client-port", "--port", default=8080, type=_port, help="text protocol")
     add("--grpc-port", default=9090, type=_port, help="gRPC")
+    add(
+        "--listener",
+        action="append",
+        type=_listeners,
+        metavar="PROTOCOL://HOST:PORT?org=NAME",
+        help="serve clients of an organisation at a port of its own, by text or grpc; repeat it or separate by commas; "
+        "the other ports are for the organisation default",
+    )
     add("--http-port", default=8088, type=_port, help="health, metrics, status")
     add("--admin-host", type=_host, metavar="HOST", help="bind the admin service here, not to --bind-host")
     add("--admin-port", default=9091, type=_port, help="admin service (gRPC)")
@@ -404,11 +422,22 @@ def _addresses(text: str) -> tuple[Address, ...]:
     return tuple(_address(part.strip()) for part in text.split(","))
 
 
-def _address(text: str) -> Address:
+def _address(text: str, *, port_min: int = 1) -> Address:
     try:
-        return Address.parse(text)
+        return Address.parse(text, port_min=port_min)
     except ValueError as wrong:
         _refuse(str(wrong))
+
+
+def _listeners(text: str) -> tuple[tuple[str, str, Address], ...]:
+    return tuple(_listener(part.strip()) for part in text.split(","))
+
+
+def _listener(text: str) -> tuple[str, str, Address]:
+    match = re.fullmatch(r"(text|grpc)://([^/?]+)\?org=([A-Za-z0-9][A-Za-z0-9._-]{0,62})", text)
+    if match is None:
+        _refuse(f"{text!r} is no listener of an organisation, such as grpc://0.0.0.0:9190?org=acme")
+    return match[1], match[3], _address(match[2], port_min=0)
 
 
 def _versions(text: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, Protocol
 
 import walrus_core
@@ -80,6 +81,7 @@ class Controller:
         self._told_status = ""
         self._changing_voters: asyncio.Task[None] | None = None
         self._raising_level: asyncio.Task[None] | None = None
+        self._telling_listeners: asyncio.Task[None] | None = None
         self.copies = CopyKeeper(store, presence)
         self._keeping_copies: asyncio.Task[None] | None = None
 
@@ -106,7 +108,7 @@ class Controller:
         return []
 
     async def _serve(self) -> None:
-        await register(self._store, self._registration)
+        await register(self._store, replace(self._registration, listeners=()))
         await self._renew_lease()
         self.registered.set()
         while True:
@@ -114,6 +116,8 @@ class Controller:
             self._tell_status()
             if self._changing_voters is None or self._changing_voters.done():
                 self._changing_voters = self._spawn(self._keep_voters())
+            if self._telling_listeners is None and self._store.read().metadata.knows_organisations():
+                self._telling_listeners = self._spawn(self._tell_listeners())
             if self._raising_level is None or self._raising_level.done():
                 self._raising_level = self._spawn(self._raise_level())
             if self._keeping_copies is None or self._keeping_copies.done():
@@ -130,6 +134,11 @@ class Controller:
         elif isinstance(outcome, Rejected):
             self._removed = outcome.reason == "UnknownNode"
             log.error("the lease is refused: %s", outcome.message)
+
+    async def _tell_listeners(self) -> None:
+        """Say where clients of organisations are served, which some member may not have understood before."""
+        if self._registration.listeners:
+            await register(self._store, self._registration)
 
     async def _keep_voters(self) -> None:
         status = self._store.status()

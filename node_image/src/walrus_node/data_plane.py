@@ -47,6 +47,9 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
         "text_address": str(config.text),
         "grpc_address": str(config.grpc),
         "peer_address": str(config.peer),
+        "listeners": [
+            {"protocol": protocol, "org": org, "address": str(address)} for protocol, org, address in config.listeners
+        ],
         "advertise_host": config.advertise_host,
         "backend": config.backend,
         "fsync": config.fsync,

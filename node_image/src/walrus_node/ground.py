@@ -20,6 +20,7 @@ from walrus_node.ending import FAILED, PORT_IN_USE, StartError
 from walrus_node.identity import DataDirectory, Identity
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.journal import read_owner
+from walrus_node.metadata.reports import Listener
 from walrus_node.metadata.transport import listen
 from walrus_node.promises import come_back
 from walrus_node.recovery import carry_out_order
@@ -71,7 +72,17 @@ class Ground:
         hosts = {"raft": self.config.raft_advertise_host}
         return {name: str(self.config.advertised(address, hosts.get(name))) for name, address in bound.items()}
 
-    def registration(self, addresses: Mapping[str, str], node_id: int | None) -> Registration:
+    def listeners(self, told: Mapping[str, str]) -> tuple[Listener, ...]:
+        """The listeners of organisations, with the ports that the data plane has *told*, as others reach them."""
+        found = []
+        for protocol, org, address in self.config.listeners:
+            port = int(told[f"{protocol}/{org}"].rpartition(":")[2])
+            found.append(Listener(protocol, org, str(self.config.advertised(Address(address.host, port)))))
+        return tuple(found)
+
+    def registration(
+        self, addresses: Mapping[str, str], node_id: int | None, listeners: tuple[Listener, ...] = ()
+    ) -> Registration:
         """What the node says of itself, reached at these *addresses*; without an id it says which one it would like."""
         return Registration(
             wanted=node_id or self.config.node_id,
@@ -79,6 +90,7 @@ class Ground:
             process=self.process,
             name=self.config.node_name,
             level=self.level,
+            listeners=listeners,
             **{f"{name}_address": address for name, address in addresses.items()},
         )
 

@@ -20,7 +20,10 @@ def metadata_of_one_node() -> walrus_core.Metadata:
     machine = MetadataMachine()
     machine.apply(envelope(bootstrap(uuid4(), Replication(1, 1))))
     registration = Registration(1, uuid4(), uuid4(), *(f"orders-1:{port}" for port in range(1, 7)), "orders-1", 1)
-    facts = {name: fact if name in ("wanted", "level") else str(fact) for name, fact in asdict(registration).items()}
+    facts = {
+        name: fact if name in ("wanted", "level", "listeners") else str(fact)
+        for name, fact in asdict(registration).items()
+    }
     machine.apply(envelope({"register_node": facts}))
     return machine.view().metadata
 

@@ -10,7 +10,13 @@ from node_process import NodeProcess
 
 def say(node: NodeProcess, command: str) -> str:
     """The answer to one command on a connection of its own."""
-    with socket.create_connection(("127.0.0.1", node.ports["client"]), timeout=30) as connection:
+    return ask(f"127.0.0.1:{node.ports['client']}", command)
+
+
+def ask(address: str, command: str) -> str:
+    """The answer of a listener to one command on a connection of its own."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
         request = command.encode()
         connection.sendall(struct.pack("<I", len(request)) + request)
         (length,) = struct.unpack("<I", _receive(connection, 4))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,8 @@ from walrus_client.admin.model import (
     Identity,
     LostTopics,
     NodeView,
+    Organisation,
+    OrganisationLimits,
     Replication,
     SegmentView,
     Status,
@@ -28,6 +31,15 @@ _STATUS = Method("Status", admin_pb2.StatusRequest, admin_pb2.StatusResponse, _S
 _GET_CONFIG = Method("GetConfig", admin_pb2.GetConfigRequest, admin_pb2.GetConfigResponse, _SERVICE)
 _SET_CONFIG = Method("SetConfig", admin_pb2.SetConfigRequest, admin_pb2.SetConfigResponse, _SERVICE)
 _SET_REPLICATION = Method("SetReplication", admin_pb2.SetReplicationRequest, admin_pb2.SetReplicationResponse, _SERVICE)
+_LIST_ORGANISATIONS = Method(
+    "ListOrganisations", admin_pb2.ListOrganisationsRequest, admin_pb2.ListOrganisationsResponse, _SERVICE
+)
+_SET_ORGANISATION = Method(
+    "SetOrganisation", admin_pb2.SetOrganisationRequest, admin_pb2.SetOrganisationResponse, _SERVICE
+)
+_REMOVE_ORGANISATION = Method(
+    "RemoveOrganisation", admin_pb2.RemoveOrganisationRequest, admin_pb2.RemoveOrganisationResponse, _SERVICE
+)
 _LIST_MEMBERS = Method("ListMembers", admin_pb2.ListMembersRequest, admin_pb2.ListMembersResponse, _SERVICE)
 _DESCRIBE_SEGMENTS = Method(
     "DescribeSegments", admin_pb2.DescribeSegmentsRequest, admin_pb2.DescribeSegmentsResponse, _SERVICE
@@ -120,6 +132,26 @@ class AdminClient:
         """
         wanted = admin_pb2.ReplicationStatus(factor=replication.factor, write_quorum=replication.write_quorum)
         self._change(_SET_REPLICATION, admin_pb2.SetReplicationRequest(replication=wanted))
+
+    def organisations(self) -> tuple[Organisation, ...]:
+        """The organisations by name, as the node knows them."""
+        answer = self._call(_LIST_ORGANISATIONS, admin_pb2.ListOrganisationsRequest())
+        return tuple(map(Organisation.parse, answer.organisations))
+
+    def set_organisation(
+        self, name: str, limits: OrganisationLimits | None = None, *, expect_version: int | None = None
+    ) -> None:
+        """Makes an organisation, or gives one other limits; without *limits* it has none of its own.
+
+        With *expect_version* raises VersionMismatch where another one is there; 0: where there is one of that name.
+        """
+        wanted = admin_pb2.OrganisationLimits(**asdict(limits or OrganisationLimits()))
+        request = admin_pb2.SetOrganisationRequest(name=name, limits=wanted, expect_version=expect_version)
+        self._change(_SET_ORGANISATION, request)
+
+    def remove_organisation(self, name: str) -> None:
+        """Takes an organisation out; one that is not there is fine. Raises RejectedError where it has topics."""
+        self._change(_REMOVE_ORGANISATION, admin_pb2.RemoveOrganisationRequest(name=name))
 
     def members(self) -> tuple[NodeView, ...]:
         """The nodes of the cluster by id, as the node knows them."""

@@ -62,6 +62,49 @@ class MetadataStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class OrganisationLimits:
+    """What an organisation may have, beside the limits of the cluster; None: those alone."""
+
+    topics_max: int | None = None
+    partitions_max: int | None = None  # all its topics count together
+    creations_per_second_max: int | None = None  # topics that may be created in one second
+
+
+@dataclass(frozen=True, slots=True)
+class Organisation:
+    """A namespace of topics, with its limits and what it has; `version` grows with each change of the limits."""
+
+    name: str
+    limits: OrganisationLimits
+    topics: int
+    partitions: int
+    version: int
+
+    @classmethod
+    def parse(cls, message: admin_pb2.Organisation) -> "Organisation":
+        return cls(
+            name=message.name,
+            limits=OrganisationLimits(**{field.name: value for field, value in message.limits.ListFields()}),
+            topics=message.topics,
+            partitions=message.partitions,
+            version=message.version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where clients of an organisation reach a node; `protocol` is "text" or "grpc"."""
+
+    protocol: str
+    org: str
+    address: str
+
+    @classmethod
+    def parse(cls, message: admin_pb2.OrganisationListener) -> "Listener":
+        return cls(protocol=message.protocol, org=message.org, address=message.address)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node as the metadata lists it; `alive` means that its lease had not lapsed."""
 
@@ -78,10 +121,12 @@ class NodeView:
     state: str  # "up" or "full"
     alive: bool
     voter: bool
+    listeners: tuple[Listener, ...] = ()  # those for organisations other than `default`
 
     @classmethod
     def parse(cls, message: admin_pb2.ClusterNode) -> "NodeView":
-        return cls(**{name: getattr(message, name) for name in cls.__dataclass_fields__})
+        told = {name: getattr(message, name) for name in cls.__dataclass_fields__}
+        return cls(**{**told, "listeners": tuple(map(Listener.parse, message.listeners))})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from walrus_client.admin import (
     LostTopic,
     LostTopics,
     NodeView,
+    OrganisationLimits,
     Replication,
     SegmentView,
     Status,
@@ -35,12 +36,80 @@ from walrus_client.errors import WalrusError
 app = typer.Typer(help="See how a cluster is, and change its settings.", no_args_is_help=True)
 config_app = typer.Typer(help="See and change settings that all nodes follow.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+orgs_app = typer.Typer(help="See and change organisations: namespaces of topics.", no_args_is_help=True)
+app.add_typer(orgs_app, name="orgs")
 
 
 @app.callback()
 def cluster(context: typer.Context, secret_file: SecretFileOption = None) -> None:
     """See how a cluster is, and change its settings."""
     use_secret(context, secret_file)
+
+
+@orgs_app.command("list")
+def list_organisations(context: typer.Context, admin: AdminOption = None, output: OutputOption = None) -> None:
+    """List the organisations with what they have and may have.
+
+    Example: walrus cluster orgs list
+    """
+    with admin_client(context, admin) as client:
+        found = client.organisations()
+    if output_of(context, output) is Output.JSON:
+        print_json([as_dict(organisation) for organisation in found])
+        return
+    print_table(
+        ("organisation", "topics", "limit", "partitions", "limit", "creations per second"),
+        [
+            (
+                organisation.name,
+                organisation.topics,
+                organisation.limits.topics_max,
+                organisation.partitions,
+                organisation.limits.partitions_max,
+                organisation.limits.creations_per_second_max,
+            )
+            for organisation in found
+        ],
+    )
+
+
+OrganisationArgument = Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)]
+
+
+@orgs_app.command("set")
+def set_organisation(
+    context: typer.Context,
+    name: OrganisationArgument,
+    topics_max: Annotated[int | None, typer.Option(min=0, help="How many topics.", show_default=False)] = None,
+    partitions_max: Annotated[
+        int | None, typer.Option(min=0, help="How many partitions, of all its topics.", show_default=False)
+    ] = None,
+    creations_per_second_max: Annotated[
+        int | None, typer.Option(min=0, help="How many topics may be created in a second.", show_default=False)
+    ] = None,
+    admin: AdminOption = None,
+) -> None:
+    """Make an organisation, or give one other limits; a limit that is not given is lifted.
+
+    Its clients connect to listeners of its own: `walrus-node --listener grpc://0.0.0.0:9190?org=NAME`.
+
+    Example: walrus cluster orgs set acme --topics-max 100
+    """
+    limits = OrganisationLimits(topics_max, partitions_max, creations_per_second_max)
+    with admin_client(context, admin) as client:
+        client.set_organisation(name, limits)
+    print_line(f"organisation {name} is set")
+
+
+@orgs_app.command("remove")
+def remove_organisation(context: typer.Context, name: OrganisationArgument, admin: AdminOption = None) -> None:
+    """Take an organisation out that has no topics.
+
+    Example: walrus cluster orgs remove acme
+    """
+    with admin_client(context, admin) as client:
+        client.remove_organisation(name)
+    print_line(f"there is no organisation {name} any more")
 
 
 _NODE_TIMEOUT_S = 2.0  # for one of many nodes, of which some may be out of reach from here

@@ -21,6 +21,7 @@ _READS = frozenset(
         "Identity",
         "Status",
         "GetConfig",
+        "ListOrganisations",
         "ListMembers",
         "CanStop",
         "DescribeSegments",

@@ -15,6 +15,7 @@ _TRAILER = "walrus-error-bin"  # a walrus.v1.Error
 
 _CODES = {
     "InvalidConfig": grpc.StatusCode.INVALID_ARGUMENT,
+    "InvalidOrganisationName": grpc.StatusCode.INVALID_ARGUMENT,
     "InvalidRequest": grpc.StatusCode.INVALID_ARGUMENT,
     "OutOfRange": grpc.StatusCode.INVALID_ARGUMENT,
     "VersionMismatch": grpc.StatusCode.ABORTED,

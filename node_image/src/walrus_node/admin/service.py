@@ -17,13 +17,15 @@ from walrus_node import logs
 from walrus_node.admin import forced_recovery, lost_topics
 from walrus_node.admin.permit import authorization
 from walrus_node.admin.refusals import refuse, refuse_as
-from walrus_node.admin.views import cluster_nodes, metadata_status, segment_view
+from walrus_node.admin.views import cluster_nodes, limits_of, metadata_status, organisation_view, segment_view
 from walrus_node.commands import (
     Command,
     drain_node,
     execute,
     remove_node,
+    remove_organisation,
     set_config,
+    set_organisation,
     set_replication,
     settings_version,
 )
@@ -129,6 +131,23 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         if reports.census(store.read().metadata, []).replication != wanted:
             await self._execute(context, set_replication(wanted))
         return admin_pb2.SetReplicationResponse()
+
+    async def ListOrganisations(  # noqa: N802
+        self, _request: admin_pb2.ListOrganisationsRequest, context: Context
+    ) -> Any:
+        found = reports.organisations((await self._store(context)).read().metadata)
+        return admin_pb2.ListOrganisationsResponse(organisations=map(organisation_view, found))
+
+    async def SetOrganisation(self, request: admin_pb2.SetOrganisationRequest, context: Context) -> Any:  # noqa: N802
+        expect = request.expect_version if request.HasField("expect_version") else None
+        await self._execute(context, set_organisation(request.name, limits_of(request.limits)), expect=expect)
+        return admin_pb2.SetOrganisationResponse()
+
+    async def RemoveOrganisation(  # noqa: N802
+        self, request: admin_pb2.RemoveOrganisationRequest, context: Context
+    ) -> Any:
+        await self._execute(context, remove_organisation(request.name))
+        return admin_pb2.RemoveOrganisationResponse()
 
     async def ListMembers(self, _request: admin_pb2.ListMembersRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)

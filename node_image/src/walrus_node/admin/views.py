@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import asdict
 from uuid import UUID
 
 from walrus_client.v1 import admin_pb2
 
 from walrus_node.metadata.machine import ClusterState
-from walrus_node.metadata.reports import Node, Segment
+from walrus_node.metadata.reports import Node, Organisation, OrganisationLimits, Segment
 from walrus_node.metadata.store import Status
 
 _ROLES = {
@@ -38,9 +39,26 @@ def cluster_nodes(
             state=node.state,
             alive=node.node_id in alive,
             voter=node.disk in voters,
+            listeners=[admin_pb2.OrganisationListener(**asdict(listener)) for listener in node.listeners],
         )
         for node in sorted(nodes, key=lambda node: node.node_id)
     ]
+
+
+def organisation_view(organisation: Organisation) -> admin_pb2.Organisation:
+    """An organisation with its limits and what it has."""
+    return admin_pb2.Organisation(
+        name=organisation.name,
+        limits=admin_pb2.OrganisationLimits(**asdict(organisation.limits)),
+        topics=organisation.topics,
+        partitions=organisation.partitions,
+        version=organisation.version,
+    )
+
+
+def limits_of(message: admin_pb2.OrganisationLimits) -> OrganisationLimits:
+    """The limits that a message names."""
+    return OrganisationLimits(**{field.name: value for field, value in message.ListFields()})
 
 
 def segment_view(segment: Segment) -> admin_pb2.SegmentView:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from walrus_node.address import Address
 from walrus_node.metadata.proof import JOIN, Acceptor, Dialler, RefusedError
+from walrus_node.metadata.reports import Listener
 from walrus_node.metadata.transport import STRANGERS_MAX
 from walrus_node.metadata.wire import GREETING_BYTES_MAX, WIRE, BadFrameError, FrameReader, Versions, encode_frame
 from walrus_node.secret import Secrets
@@ -51,6 +52,8 @@ class Registration:
     name: str
     # Up to which level it knows commands of the metadata.
     level: int
+    # Beside the two of the organisation `default`. They are told once all members know of such.
+    listeners: tuple[Listener, ...] = ()
 
 
 @dataclass(frozen=True)

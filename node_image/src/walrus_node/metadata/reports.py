@@ -11,6 +11,16 @@ import walrus_core
 
 
 @dataclass(frozen=True)
+class Listener:
+    """A listener of clients of one organisation, as they reach it."""
+
+    # `text` or `grpc`.
+    protocol: str
+    org: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Node:
     """A node as the metadata list it now."""
 
@@ -26,6 +36,8 @@ class Node:
     grpc_address: str
     http_address: str
     admin_address: str
+    # Those for organisations other than the default one.
+    listeners: tuple[Listener, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,27 @@ class Replication:
 
     factor: int
     write_quorum: int
+
+
+@dataclass(frozen=True)
+class OrganisationLimits:
+    """What an organisation may have, beside the limits of the cluster; `None`: those alone."""
+
+    topics_max: int | None = None
+    partitions_max: int | None = None
+    creations_per_second_max: int | None = None
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """A namespace of topics, and what it has."""
+
+    name: str
+    limits: OrganisationLimits
+    topics: int
+    partitions: int
+    # Version of the metadata at the last change of its limits.
+    version: int
 
 
 @dataclass(frozen=True)
@@ -129,6 +162,9 @@ class Segment:
     under_replicated: bool
 
 
+_TEXTS = tuple(Node.__dataclass_fields__.keys() - {"node_id", "disk", "process", "listeners"})
+
+
 def nodes(metadata: walrus_core.Metadata) -> list[Node]:
     """The nodes by id."""
     return [
@@ -136,7 +172,8 @@ def nodes(metadata: walrus_core.Metadata) -> list[Node]:
             node_id=node["id"],
             disk=UUID(node["disk"]),
             process=UUID(node["process"]),
-            **{name: node[name] for name in Node.__dataclass_fields__ if name not in ("node_id", "disk", "process")},
+            listeners=tuple(Listener(**listener) for listener in node.get("listeners", ())),
+            **{name: node[name] for name in _TEXTS},
         )
         for node in metadata.nodes()
     ]
@@ -172,6 +209,13 @@ def segments(
     """Segments in order: of one topic (`organisation/name`), or that lack copies, if wanted."""
     lines = metadata.segments(alive, topic=topic, under_replicated=under_replicated, limit=limit)
     return [Segment(**{**line, "copies": [Copy(**copy) for copy in line["copies"]]}) for line in lines]
+
+
+def organisations(metadata: walrus_core.Metadata) -> list[Organisation]:
+    """The organisations by name."""
+    return [
+        Organisation(**{**found, "limits": OrganisationLimits(**found["limits"])}) for found in metadata.organisations()
+    ]
 
 
 def _copy_change(change: Mapping[str, Any]) -> CopyChange:
