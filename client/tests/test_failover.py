@@ -9,8 +9,10 @@ from uuid import UUID
 
 import pytest
 from walrus_client import Client, ProducerOptions, errors
+from walrus_client.admin import AdminClient
 from walrus_client.dev import NodeOptions, start_cluster
 from walrus_client.dev.ports import LOOPBACK
+from walrus_client.model import Topic
 from walrus_client.text import TextClient, encode_frame
 
 PATIENCE_S = 90.0
@@ -35,6 +37,15 @@ def cluster(three_nodes):
 def leader_of(client: Client, topic: str, partition: int = 0) -> str:
     """The node that leads a partition's open segment."""
     return f"node-{client.segments(topic)[partition].segments[-1].leader.id}"
+
+
+def cursor_keeper(cluster, topic: Topic, *, without: str = "") -> str:
+    """The node that keeps a topic's shared cursor: it leads the cursor's partition of a topic of Walrus's own."""
+    partition = UUID(topic.uuid).int % CURSOR_PARTITIONS
+    asked = next(node for node in cluster.nodes if node.name != without)
+    with AdminClient(f"{LOOPBACK}:{asked.ports.admin}") as admin:
+        *_, last = (one for one in admin.segments("_walrus/__cursors") if one.partition == partition)
+    return f"node-{last.leader}"
 
 
 def text_addresses(cluster, *, without: str) -> "itertools.cycle[str]":
@@ -109,7 +120,7 @@ def test_a_shared_cursor_goes_on_when_the_node_that_keeps_it_dies(cluster):
         with TextClient(f"{LOOPBACK}:{cluster.nodes[0].ports.text}") as first:
             assert first.request("GET shared") == "OK 0"  # which makes the internal topic
             assert first.request("COMMIT") == "OK"
-        victim = leader_of(client, "__cursors", UUID(topic.uuid).int % CURSOR_PARTITIONS)
+        victim = cursor_keeper(cluster, topic)
         committed, handed, since = {0}, {0}, set()
         with TextClient(next(text_addresses(cluster, without=victim))) as consumer:
             deadline = time.monotonic() + PATIENCE_S
@@ -128,7 +139,7 @@ def test_a_shared_cursor_goes_on_when_the_node_that_keeps_it_dies(cluster):
                 if len(handed) == count // 2:
                     cluster.kill(victim)
         assert handed == set(range(count))
-        assert leader_of(client, "__cursors", UUID(topic.uuid).int % CURSOR_PARTITIONS) != victim
+        assert cursor_keeper(cluster, topic, without=victim) != victim
 
 
 def _put_until_taken(addresses: "itertools.cycle[str]", command: str) -> None:
