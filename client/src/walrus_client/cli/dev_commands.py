@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from walrus_client import dev, errors
+from walrus_client.admin import AdminClient
 from walrus_client.cli.exit_codes import Failed
 from walrus_client.cli.output import (
     Output,
@@ -20,8 +21,7 @@ from walrus_client.cli.output import (
     size_text,
 )
 from walrus_client.cli.target import output_of
-from walrus_client.client import Client
-from walrus_client.model import SegmentState
+from walrus_client.dev.ports import LOOPBACK
 
 app = typer.Typer(
     help="Run a local cluster of real node processes: data, logs and ports in one folder.", no_args_is_help=True
@@ -290,21 +290,18 @@ def _status_row(seen: dev.NodeStatus, led: Counter[int] | None) -> dict[str, Any
 
 
 def _segments_led(cluster: dev.DevCluster) -> Counter[int] | None:
-    """Count the open segments that each node leads; None if nobody can tell."""
-    running = cluster.running_bootstrap
-    if not running:
-        return None
-    try:
-        with Client(running, retry_timeout_ms=1_000, request_timeout_ms=2_000) as client:
-            return Counter(
-                segment.leader.id
-                for topic in client.topics(internal=True)
-                for partition in client.segments(topic.name)
-                for segment in partition.segments
-                if segment.leader is not None and segment.state is SegmentState.OPEN
-            )
-    except errors.WalrusError:
-        return None
+    """Ask each node how many open segments it leads; None if nobody can tell."""
+    led: Counter[int] | None = None
+    for node in cluster.nodes:
+        try:
+            with AdminClient(f"{LOOPBACK}:{node.ports.admin}", timeout=2.0) as admin:
+                told = admin.status()
+        except errors.WalrusError:
+            continue  # it does not run, or does not answer
+        led = Counter() if led is None else led
+        if told.identity.node_id is not None:
+            led[told.identity.node_id] = told.segments_led
+    return led
 
 
 def _signal(name: str) -> signal.Signals:
