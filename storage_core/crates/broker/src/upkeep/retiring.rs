@@ -24,16 +24,7 @@ pub(crate) async fn keep_clean(copies: Arc<Copies>) {
     let mut versions = copies.cluster().watch_metadata();
     let (mut seen, mut emptied) = (CleaningState::default(), EmptiedTopics::default());
     loop {
-        let next_look = async {
-            if emptied.is_waiting() {
-                drop(tokio::time::timeout(patience::UPKEEP_LOOK, versions.changed()).await);
-            } else {
-                drop(versions.changed().await);
-            }
-        };
-        if shutdown.run_until_cancelled(next_look).await.is_none() {
-            return;
-        }
+        // The look comes before the wait: metadata that were published before this task began are no news to its watch.
         versions.mark_unchanged();
         let metadata = copies.cluster().routing().metadata.clone();
         if metadata.cluster_id.is_some() && seen.is_news(&metadata) {
@@ -42,7 +33,13 @@ pub(crate) async fn keep_clean(copies: Arc<Copies>) {
         }
         emptied.look(&copies, &metadata).await;
         remind(&copies, &metadata, &mut seen).await;
-        if shutdown.run_until_cancelled(tokio::time::sleep(patience::UPKEEP_LOOK)).await.is_none() {
+        let next_look = async {
+            tokio::time::sleep(patience::UPKEEP_LOOK).await;
+            if !emptied.is_waiting() {
+                drop(versions.changed().await);
+            }
+        };
+        if shutdown.run_until_cancelled(next_look).await.is_none() {
             return;
         }
     }
