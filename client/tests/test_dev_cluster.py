@@ -138,6 +138,19 @@ def test_the_cluster_commands_show_nodes_and_status(walrus, cluster):
     assert len(re.findall(r"^ +\d +node-\d +up +(leader|voter) +\w+, (direct|cached)", printed, re.MULTILINE)) == 3
 
 
+def test_the_cluster_commands_make_and_remove_organisations(walrus, cluster):
+    assert walrus("cluster", "orgs", "set", "acme", "--topics-max", "100")[:2] == (0, "organisation acme is set\n")
+    acme, default = json.loads(walrus("cluster", "orgs", "list", "--output", "json")[1])
+    assert (acme["name"], acme["limits"]["topics_max"], acme["topics"]) == ("acme", 100, 0)
+    assert default["name"] == "default"
+    assert re.search(r"^ acme +0 +100 +0 ", walrus("cluster", "orgs", "list")[1], re.MULTILINE)
+    code, _, told = walrus("cluster", "orgs", "set", "a/b")
+    assert code == 1
+    assert "is not a name of an organisation" in told
+    assert walrus("cluster", "orgs", "remove", "acme")[0] == 0
+    assert len(json.loads(walrus("cluster", "orgs", "list", "--output", "json")[1])) == 1
+
+
 def test_the_cluster_commands_change_settings_that_all_nodes_follow(walrus, cluster):
     code, printed, _ = walrus("cluster", "config", "set", "segments.max_entries=5", "--output", "json")
     assert code == 0

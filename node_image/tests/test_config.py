@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from walrus_node.address import Address
-from walrus_node.config import Config, Limits, parse_config
+from walrus_node.config import Config, Limits, OrgListener, parse_config
 
 
 def parse(*arguments: str, **environment: str) -> Config:
@@ -57,7 +57,10 @@ def test_variables_of_the_original_work() -> None:
 
 
 def test_listeners_of_organisations_are_read_from_flags_and_variables() -> None:
-    expected = (("grpc", "acme", Address("0.0.0.0", 9190)), ("text", "b.c", Address("::1", 0)))
+    expected = (
+        OrgListener("grpc", "acme", Address("0.0.0.0", 9190)),
+        OrgListener("text", "b.c", Address("::1", 0)),
+    )
     flags = ("--listener", "grpc://0.0.0.0:9190?org=acme", "--listener", "text://[::1]:0?org=b.c")
     assert parse(*flags).listeners == expected
     assert parse(WALRUS_LISTENER=",".join(flags[1::2])).listeners == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
@@ -34,3 +35,9 @@ class Address:
 def is_host(text: str) -> bool:
     """Whether it can be the name or the ip of a host."""
     return _HOST.fullmatch(text) is not None
+
+
+def with_ports(bound: Mapping[str, Address], told: Mapping[str, str]) -> dict[str, Address]:
+    """Return the listeners with the ports that the system chose for some, *told* as `host:port`."""
+    chosen = {name: int(address.rpartition(":")[2]) for name, address in told.items()}
+    return {name: Address(address.host, chosen.get(name, address.port)) for name, address in bound.items()}

@@ -10,6 +10,7 @@ from uuid import UUID
 import walrus_core
 
 from walrus_node.acquaintance import Acquaintance
+from walrus_node.address import with_ports
 from walrus_node.admin.server import AdminServer
 from walrus_node.admin.service import Actions
 from walrus_node.admissions import Admissions
@@ -34,7 +35,7 @@ from walrus_node.presence import Presence
 from walrus_node.publication import Publication
 from walrus_node.recovery import Order, forget_order, give_order
 from walrus_node.secret import Secrets
-from walrus_node.stages import Fronted, Member, OnDuty, Opened, Serving, with_ports
+from walrus_node.stages import Fronted, Member, OnDuty, Opened, Serving
 from walrus_node.view import NodeView
 
 log = logging.getLogger(__name__)

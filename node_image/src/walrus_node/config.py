@@ -36,6 +36,21 @@ _RUST_LEVELS = {"error", "warn", "info", "debug", "trace", "off"}
 
 
 @dataclass(frozen=True)
+class OrgListener:
+    """Where to serve clients of one organisation."""
+
+    # `text` or `grpc`.
+    protocol: str
+    org: str
+    bind: Address
+
+    @property
+    def name(self) -> str:
+        """Its name among the addresses that the data plane tells."""
+        return f"{self.protocol}/{self.org}"
+
+
+@dataclass(frozen=True)
 class Limits:
     """What strangers can make each listener hold, as the data plane names it."""
 
@@ -66,8 +81,8 @@ class Config:
     peer: Address
     http: Address
     admin: Address
-    # Further listeners of clients: protocol, organisation, address.
-    listeners: tuple[tuple[str, str, Address], ...]
+    # Beside those of the organisation `default`.
+    listeners: tuple[OrgListener, ...]
     advertise_host: str | None
     raft_advertise_host: str | None
     # Each may be a name with many addresses.
@@ -120,10 +135,10 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     if len(set(chosen)) < len(chosen):
         parser.error(f"two of {', '.join(f'--{name}-port' for name in names)} are the same")
     listeners = tuple(listener for several in flags.listener or () for listener in several)
-    of_orgs = [(protocol, org) for protocol, org, _ in listeners]
-    for protocol, org in of_orgs:
-        if org == DEFAULT_ORG or of_orgs.count((protocol, org)) > 1:
-            parser.error(f"--listener: organisation {org} has two listeners of {protocol}")
+    taken = [f"{protocol}/{DEFAULT_ORG}" for protocol in ("text", "grpc")] + [listener.name for listener in listeners]
+    for listener in listeners:
+        if taken.count(listener.name) > 1:
+            parser.error(f"--listener: organisation {listener.org} has two listeners of {listener.protocol}")
     if not flags.test_controls and (flags.test_wire or flags.test_level):
         parser.error("--test-wire and --test-level are for tests: they need --test-controls")
     bind_host = flags.bind_host or _LOOPBACK
@@ -429,15 +444,15 @@ def _address(text: str, *, port_min: int = 1) -> Address:
         _refuse(str(wrong))
 
 
-def _listeners(text: str) -> tuple[tuple[str, str, Address], ...]:
+def _listeners(text: str) -> tuple[OrgListener, ...]:
     return tuple(_listener(part.strip()) for part in text.split(","))
 
 
-def _listener(text: str) -> tuple[str, str, Address]:
+def _listener(text: str) -> OrgListener:
     match = re.fullmatch(r"(text|grpc)://([^/?]+)\?org=([A-Za-z0-9][A-Za-z0-9._-]{0,62})", text)
     if match is None:
         _refuse(f"{text!r} is no listener of an organisation, such as grpc://0.0.0.0:9190?org=acme")
-    return match[1], match[3], _address(match[2], port_min=0)
+    return OrgListener(match[1], match[3], _address(match[2], port_min=0))
 
 
 def _versions(text: str) -> tuple[int, int]:

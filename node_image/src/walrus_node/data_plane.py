@@ -48,7 +48,8 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
         "grpc_address": str(config.grpc),
         "peer_address": str(config.peer),
         "listeners": [
-            {"protocol": protocol, "org": org, "address": str(address)} for protocol, org, address in config.listeners
+            {"protocol": listener.protocol, "org": listener.org, "address": str(listener.bind)}
+            for listener in config.listeners
         ],
         "advertise_host": config.advertise_host,
         "backend": config.backend,

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import walrus_core
 
-from walrus_node.address import Address
+from walrus_node.address import Address, with_ports
 from walrus_node.closing import Closing
 from walrus_node.config import Config
 from walrus_node.ending import FAILED, PORT_IN_USE, StartError
@@ -74,11 +74,11 @@ class Ground:
 
     def listeners(self, told: Mapping[str, str]) -> tuple[Listener, ...]:
         """The listeners of organisations, with the ports that the data plane has *told*, as others reach them."""
-        found = []
-        for protocol, org, address in self.config.listeners:
-            port = int(told[f"{protocol}/{org}"].rpartition(":")[2])
-            found.append(Listener(protocol, org, str(self.config.advertised(Address(address.host, port)))))
-        return tuple(found)
+        bound = with_ports({listener.name: listener.bind for listener in self.config.listeners}, told)
+        reached = self.advertised(bound)
+        return tuple(
+            Listener(listener.protocol, listener.org, reached[listener.name]) for listener in self.config.listeners
+        )
 
     def registration(
         self, addresses: Mapping[str, str], node_id: int | None, listeners: tuple[Listener, ...] = ()

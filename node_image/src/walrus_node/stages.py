@@ -74,9 +74,3 @@ def reached(stage: Stage, kind: type[StageT]) -> StageT | None:
             return None
         stage = stage.before
     return stage
-
-
-def with_ports(bound: Mapping[str, Address], told: Mapping[str, str]) -> dict[str, Address]:
-    """Return the listeners with the ports that the system chose for some, *told* as `host:port`."""
-    chosen = {name: int(address.rpartition(":")[2]) for name, address in told.items()}
-    return {name: Address(address.host, chosen.get(name, address.port)) for name, address in bound.items()}

@@ -82,22 +82,20 @@ impl DataPlane {
             .map_err(|source| StartError::Runtime { source })?;
         // Sockets are bound first: a second program on this machine most often fails here, and then no store was touched.
         let bind = |listener, address: &str| runtime.block_on(bind(listener, address));
-        let text = bind("text", &config.text_address)?;
-        let grpc = bind("grpc", &config.grpc_address)?;
         let peer = bind("peer", &config.peer_address)?;
-        let mut of_orgs = Vec::new();
+        let mut of_clients = vec![
+            (Protocol::Text, OrgName::default(), bind("text", &config.text_address)?),
+            (Protocol::Grpc, OrgName::default(), bind("grpc", &config.grpc_address)?),
+        ];
         for Listener { protocol, org, address } in &config.listeners {
             let org = OrgName::parse(org).map_err(|error| ConfigError::new(&error.to_string()))?;
-            of_orgs.push((*protocol, org, bind(protocol.name(), address)?));
+            of_clients.push((*protocol, org, bind(protocol.name(), address)?));
         }
         raise_descriptors();
-        let mut addresses = BTreeMap::new();
-        let named = [("text", &text), ("grpc", &grpc), ("peer", &peer)];
-        let named = named.map(|(name, listener)| (name.to_owned(), listener)).into_iter();
-        let for_orgs =
-            of_orgs.iter().map(|(protocol, org, listener)| (listener_name(*protocol, org), listener));
-        for (name, listener) in named.chain(for_orgs) {
-            addresses.insert(name, advertised(listener, config.advertise_host.as_deref())?);
+        let host = config.advertise_host.as_deref();
+        let mut addresses = BTreeMap::from([("peer".to_owned(), advertised(&peer, host)?)]);
+        for (protocol, org, listener) in &of_clients {
+            addresses.insert(listener_name(*protocol, org), advertised(listener, host)?);
         }
 
         let store = open()?;
@@ -122,9 +120,7 @@ impl DataPlane {
         let topics = Arc::new(Topics::new(Arc::new(Reading::new(partitions.clone()))));
         let broker = Broker::new(topics);
         let traffic = Arc::new(text::Traffic::new(&metrics));
-        let of_default =
-            [(Protocol::Text, OrgName::default(), text), (Protocol::Grpc, OrgName::default(), grpc)];
-        for (protocol, org, listener) in of_default.into_iter().chain(of_orgs) {
+        for (protocol, org, listener) in of_clients {
             let (door, principal) = (Door::new(protocol.name(), listener, caps, 1), Principal { org });
             let (broker, traffic) = (broker.clone(), traffic.clone());
             match protocol {
@@ -307,9 +303,10 @@ impl Drop for DataPlane {
     }
 }
 
-/// The name of a listener that an organisation has to itself.
+/// The name of a listener of clients: that of its protocol, and behind it that of an organisation other than the default one.
 fn listener_name(protocol: Protocol, org: &OrgName) -> String {
-    format!("{}/{org}", protocol.name())
+    let name = protocol.name();
+    if *org == OrgName::default() { name.to_owned() } else { format!("{name}/{org}") }
 }
 
 async fn bind(listener: &'static str, address: &str) -> Result<TcpListener, StartError> {

@@ -15,8 +15,8 @@ const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
 /// members must decide it alike.
 pub(crate) const LIMITS_LEVEL: u32 = 3;
-/// Level from which organisations are records, Walrus's own topics have a place of their own, deleted topics are forgotten,
-/// and producers are forgotten after a day.
+/// Level of four rules: organisations are records; Walrus's own topics have a place of their own; a deleted topic is
+/// forgotten when no disk has anything of it; a producer is remembered for a day.
 pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 
 impl Command {

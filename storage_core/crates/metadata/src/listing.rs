@@ -78,8 +78,7 @@ pub struct OrganisationLine {
 #[must_use]
 pub fn organisations(metadata: &Metadata) -> Vec<OrganisationLine> {
     let line = |(name, found): (&String, &Organisation)| {
-        let sizes = metadata.topics_of(name).map(|topic| topic.partitions.len() as u64);
-        let (topics, partitions) = sizes.fold((0, 0), |(topics, all), size| (topics + 1, all + size));
+        let (topics, partitions) = metadata.size_of(name);
         OrganisationLine {
             name: name.clone(),
             limits: found.limits,

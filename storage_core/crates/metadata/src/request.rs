@@ -300,6 +300,8 @@ mod tests {
         assert!(RequestError::NoNode.is_retryable());
         assert!(RequestError::unavailable("away").is_retryable());
         assert!(RequestError::Rejected(CommandRejection::TooManyCreations { max: 1 }).is_retryable());
+        let too_fast = CommandRejection::OrganisationTooFast { name: "acme".to_owned(), max: 1 };
+        assert!(RequestError::Rejected(too_fast).is_retryable());
         assert!(!RequestError::Rejected(CommandRejection::NotBootstrapped).is_retryable());
     }
 

@@ -254,10 +254,11 @@ pub struct Segment {
 }
 
 impl Metadata {
-    /// The topics of an organisation.
-    pub(crate) fn topics_of(&self, org: &str) -> impl Iterator<Item = &Topic> {
+    /// The number of an organisation's topics, and that of the partitions of all of them.
+    pub(crate) fn size_of(&self, org: &str) -> (u64, u64) {
         let named = self.names.get(org).into_iter().flat_map(|names| names.values());
-        named.filter_map(|topic| self.topics.get(topic)).map(AsRef::as_ref)
+        let sizes = named.filter_map(|id| self.topics.get(id)).map(|topic| topic.partitions.len() as u64);
+        sizes.fold((0, 0), |(topics, partitions), size| (topics + 1, partitions + size))
     }
 
     /// Whether the replica's node is a member and still has that disk.

@@ -62,8 +62,8 @@ impl Partitions {
             let known = old.get(&route.topic.id);
             let sequencer = |(place, partition): (usize, &walrus_metadata::Partition)| {
                 known.and_then(|known| known.get(place)).cloned().unwrap_or_else(|| {
-                    let (leaders, name) = (self.leaders.clone(), route.path.clone());
-                    Arc::new(Sequencer::new(leaders, route.topic.id, name, partition.index))
+                    let (leaders, path) = (self.leaders.clone(), route.path.clone());
+                    Arc::new(Sequencer::new(leaders, route.topic.id, path, partition.index))
                 })
             };
             (route.topic.id, route.topic.partitions.iter().enumerate().map(sequencer).collect())

@@ -2,6 +2,7 @@
 //! tells of something that used to be found by chance on whole clusters.
 
 mod catching_up;
+mod deleting;
 mod leading;
 mod node;
 mod reading;

@@ -27,7 +27,7 @@ pub(super) fn set_organisation(
 }
 
 pub(super) fn remove_organisation(metadata: &mut Metadata, name: &str) -> Result<Answer, CommandRejection> {
-    let topics = metadata.topics_of(name).count() as u64;
+    let (topics, _) = metadata.size_of(name);
     if topics > 0 {
         return Err(CommandRejection::OrganisationHasTopics { name: name.to_owned(), topics });
     }

@@ -153,7 +153,7 @@ fn count_creation(
     }
     if let Some(organisation) = metadata.organisations.get(org) {
         let of_org = organisation.creations.with_one_at(at_ms);
-        check_limits(metadata, org, partitions, of_org.count)?;
+        check_limits(metadata, (org, organisation.limits), partitions, of_org.count)?;
         if let Some(organisation) = metadata.organisations.get_mut(org) {
             organisation.creations = of_org;
         }
@@ -165,29 +165,25 @@ fn count_creation(
 /// Refuses a topic whose organisation would have more than it may, or has created `created` in this second, this one counted.
 fn check_limits(
     metadata: &Metadata,
-    org: &str,
+    (org, limits): (&str, OrganisationLimits),
     partitions: u64,
     created: u64,
 ) -> Result<(), CommandRejection> {
-    let Some(organisation) = metadata.organisations.get(org) else { return Ok(()) };
-    let OrganisationLimits { topics_max, partitions_max, creations_per_second_max } = organisation.limits;
     let name = || org.to_owned();
-    if let Some(max) = creations_per_second_max.filter(|max| created > *max) {
+    if let Some(max) = limits.creations_per_second_max.filter(|max| created > *max) {
         return Err(CommandRejection::OrganisationTooFast { name: name(), max });
     }
-    let full = |what: &str, would_be: u64, max: Option<u64>| match max.filter(|max| would_be > *max) {
-        Some(max) => {
-            Err(CommandRejection::OrganisationFull { name: name(), what: what.to_owned(), would_be, max })
+    let (topics_there, partitions_there) = metadata.size_of(org);
+    for (what, would_be, max) in [
+        ("topics", topics_there + 1, limits.topics_max),
+        ("partitions", partitions_there + partitions, limits.partitions_max),
+    ] {
+        if let Some(max) = max.filter(|max| would_be > *max) {
+            let what = what.to_owned();
+            return Err(CommandRejection::OrganisationFull { name: name(), what, would_be, max });
         }
-        None => Ok(()),
-    };
-    if topics_max.is_none() && partitions_max.is_none() {
-        return Ok(());
     }
-    let sizes = metadata.topics_of(org).map(|topic| topic.partitions.len() as u64);
-    let (topics, there) = sizes.fold((0, 0), |(topics, there), size| (topics + 1, there + size));
-    full("topics", topics + 1, topics_max)?;
-    full("partitions", there + partitions, partitions_max)
+    Ok(())
 }
 
 /// Kafka's rule for topic names.

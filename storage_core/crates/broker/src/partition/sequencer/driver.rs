@@ -34,8 +34,8 @@ impl Sequencer {
         let driven = std::panic::AssertUnwindSafe(self.drive()).catch_unwind().await;
         if driven.is_err() {
             self.leaders.cluster().metrics().panics.inc();
-            tracing::error!(topic = %self.name, partition = self.partition, "the driver of a partition panicked");
-            let error = Error::Internal { message: format!("the driver of {} panicked", self.name) };
+            tracing::error!(topic = %self.path, partition = self.partition, "the driver of a partition panicked");
+            let error = Error::Internal { message: format!("the driver of {} panicked", self.path) };
             let mut state = self.state.lock();
             state.roll = None;
             state.mode = Mode::Idle;
@@ -55,7 +55,7 @@ impl Sequencer {
             }
             let roll = self.state.lock().roll.take();
             if let Some(roll) = roll {
-                let outcome = self.while_waiting(roll::run(self.leaders.copies(), &self.name, &roll)).await;
+                let outcome = self.while_waiting(roll::run(self.leaders.copies(), &self.path, &roll)).await;
                 let is_stuck = outcome.is_err_and(|error| self.note_failed_roll(roll, &error));
                 self.expire();
                 if is_stuck {
@@ -71,10 +71,10 @@ impl Sequencer {
             let Some(segment) = self.open_segment() else {
                 let is_gone = self.leaders.cluster().routing().topic(self.topic).is_none();
                 if is_gone {
-                    let error = Error::UnknownTopic { topic: self.name.to_string() };
+                    let error = Error::UnknownTopic { topic: self.path.to_string() };
                     self.fail_queue(&mut self.state.lock(), &error);
                 } else {
-                    self.note_obstacle(format!("{}/{} has no open segment", self.name, self.partition));
+                    self.note_obstacle(format!("{}/{} has no open segment", self.path, self.partition));
                     self.while_waiting(news.wait(patience::DRIVER_LOOK)).await;
                 }
                 continue;
@@ -88,7 +88,7 @@ impl Sequencer {
                 Ok(HandOver::All) => return,
                 Ok(HandOver::UpToARoll) => {}
                 Err(error) => {
-                    tracing::debug!(topic = %self.name, partition = self.partition, %error, "appends wait");
+                    tracing::debug!(topic = %self.path, partition = self.partition, %error, "appends wait");
                     self.note_obstacle(error.to_string());
                     self.while_waiting(news.wait(patience::DRIVER_LOOK)).await;
                 }
@@ -153,7 +153,7 @@ impl Sequencer {
         if state.queue.iter().all(|waiting| waiting.deadline > now) {
             return;
         }
-        let partition = format!("{}/{}", self.name, self.partition);
+        let partition = format!("{}/{}", self.path, self.partition);
         let obstacle = Obstacle::WithoutLeader { partition, reason: state.obstacle.clone() };
         let (late, waiting) =
             std::mem::take(&mut state.queue).into_iter().partition(|one| one.deadline <= now);
@@ -210,7 +210,7 @@ impl Sequencer {
         } else if leader.node.0 == self.leaders.cluster().node_id()
             && self.leaders.known_leader(descriptor.id).is_none()
         {
-            let roll = Roll::of_earlier_process(&self.name, segment);
+            let roll = Roll::of_earlier_process(&self.path, segment);
             self.state.lock().roll = Some(roll);
             Ok(HandOver::UpToARoll)
         } else {

@@ -43,7 +43,7 @@ const WAITING_BYTES_MAX: i64 = 256 << 20;
 pub(crate) struct Sequencer {
     leaders: Arc<Leaders>,
     topic: TopicId,
-    name: TopicPath,
+    path: TopicPath,
     partition: u32,
     state: Lock<State, SEQUENCER>,
     /// Wakes the driver when all that was sent to another node is answered.
@@ -122,7 +122,7 @@ impl Requeue for Sequencer {
 }
 
 impl Sequencer {
-    pub(crate) fn new(leaders: Arc<Leaders>, topic: TopicId, name: TopicPath, partition: u32) -> Self {
+    pub(crate) fn new(leaders: Arc<Leaders>, topic: TopicId, path: TopicPath, partition: u32) -> Self {
         let state = State {
             mode: Mode::Idle,
             queue: VecDeque::new(),
@@ -133,7 +133,7 @@ impl Sequencer {
             obstacle: String::new(),
             moved: None,
         };
-        Self { leaders, topic, name, partition, state: Lock::new(state), all_answered: Notify::new() }
+        Self { leaders, topic, path, partition, state: Lock::new(state), all_answered: Notify::new() }
     }
 
     /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
@@ -218,7 +218,7 @@ impl Sequencer {
     /// The leader of an open segment of the partition that metadata gives to this process. Makes its log if need be.
     pub(crate) async fn leader(self: &Arc<Self>, segment: &Segment) -> Result<Arc<Leader>> {
         let this: Weak<Self> = Arc::downgrade(self);
-        self.leaders.leader(&self.name, segment, this).await
+        self.leaders.leader(&self.path, segment, this).await
     }
 
     /// Rolls the segment that this process leads if it is full or too old, or has been open for long and is crowded with
