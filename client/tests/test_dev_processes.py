@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from walrus_client.dev import DevError, NodeOptions, Ports, state
-from walrus_client.dev.ports import choose_base, is_free
+from walrus_client.dev.ports import NoFreePorts, choose_base, is_free
 from walrus_client.dev.processes import Process, start_process
 from walrus_client.dev.state import ClusterState, NodeState
 
@@ -99,8 +99,19 @@ def test_output_is_appended_to_the_log(tmp_path):
 def test_a_block_of_ports_is_free_and_always_the_same_for_a_folder(tmp_path):
     base = choose_base(tmp_path, 3)
     assert base == choose_base(tmp_path, 3)
-    assert base != choose_base(tmp_path / "another", 3)
+    assert {choose_base(tmp_path / str(number), 3) for number in range(20)} != {base}
     assert all(is_free(port) for port in range(base, base + 30))
+
+
+def test_the_ports_of_a_cluster_lie_in_the_range_that_the_environment_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("WALRUS_DEV_PORTS", "18000-18059")
+    assert {choose_base(tmp_path / str(number), 3) for number in range(20)} <= {18_000, 18_030}
+    with pytest.raises(NoFreePorts, match="90 ports are wanted, and there are 60 from 18000 on"):
+        choose_base(tmp_path, 9)
+    for wrong in ("", "18000", "18059-18000", "0-9", "1-65536", "a-b"):
+        monkeypatch.setenv("WALRUS_DEV_PORTS", wrong)
+        with pytest.raises(NoFreePorts, match="expected a first and a last port, like 20000-25999"):
+            choose_base(tmp_path, 3)
 
 
 def test_a_block_with_a_port_in_use_is_passed_over(tmp_path):

@@ -3,6 +3,7 @@
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 from appended import SEGMENT_ENTRIES_MAX, record_of
 from hypothesis import settings
 from pyspark.sql import SparkSession
+from pyspark_walrus import archive as archive_module
+from pyspark_walrus.archive import archive
 from pyspark_walrus.session import JAVA_SHORT, create_session
 from retold import Retold
 from walrus_client import Client
@@ -99,6 +102,32 @@ def stream(spark, cluster, tmp_path):
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
     return _stream
+
+
+@pytest.fixture
+def run(spark, cluster, tmp_path):
+    """Archives a topic into a folder below tmp_path."""
+
+    def _run(topic, folder="a", *, servers=None, **more):
+        return archive(
+            spark, bootstrap_servers=servers or cluster.bootstrap, topic=topic, path=tmp_path / folder, **more
+        )
+
+    return _run
+
+
+@pytest.fixture
+def failing_at(monkeypatch):
+    """A context in which tasks fail at an offset, when some files of the micro-batch may be written already."""
+
+    @contextmanager
+    def _failing_at(offset):
+        month = archive_module.MONTH
+        with monkeypatch.context() as broken:
+            broken.setattr(archive_module, "MONTH", f"if(offset = {offset}, raise_error('on purpose'), {month})")
+            yield
+
+    return _failing_at
 
 
 _numbers = itertools.count()

@@ -42,7 +42,12 @@ def up(
     directory: DirOption = dev.DEFAULT_DIRECTORY,
     base_port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="First port; a node takes ten. [default: free ones]", show_default=False),
+        typer.Option(
+            min=1,
+            max=65535,
+            help="First port; a node takes ten. [default: free ones, of WALRUS_DEV_PORTS (FIRST-LAST) if that is set]",
+            show_default=False,
+        ),
     ] = None,
     timeout: TimeoutOption = dev.READY_TIMEOUT_S,
     replication_factor: Annotated[

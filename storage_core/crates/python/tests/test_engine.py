@@ -79,7 +79,7 @@ def test_packed_entries_lie_in_one_buffer(tmp_path: Path) -> None:
         [0, 3],
         3,
     ],
-    ids=str,
+    ids=["i16", "u16", "f64", "f32", "bool", "list", "int"],
 )
 def test_positions_of_another_kind_are_refused_not_misread(tmp_path: Path, positions: Any) -> None:
     """Their bytes were taken for 64 bit integers: one entry was stored, or none, of what lay somewhere else."""
