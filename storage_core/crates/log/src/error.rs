@@ -111,6 +111,14 @@ pub enum Error {
         /// Most bytes that fit.
         bytes_max: u64,
     },
+    /// The entries of one call are more than one call may bring.
+    #[error("{entries} entries are more than the {entries_max} of one call")]
+    TooManyEntries {
+        /// Entries that were given.
+        entries: u64,
+        /// Most entries of one call.
+        entries_max: u64,
+    },
     /// The log has too few offsets left for the records.
     #[error("{records} records need more offsets than the {offsets_left} that the log has left")]
     OffsetsExhausted {
@@ -213,6 +221,7 @@ impl From<Error> for io::Error {
             Error::LogExists { .. } => io::ErrorKind::AlreadyExists,
             Error::OffsetOutOfRange { .. }
             | Error::TooLarge { .. }
+            | Error::TooManyEntries { .. }
             | Error::OffsetsExhausted { .. }
             | Error::InvalidName { .. }
             | Error::InvalidOption { .. } => io::ErrorKind::InvalidInput,

@@ -323,11 +323,15 @@ fn a_refused_append_makes_no_topic() {
     let walrus = on(&SimulatedDisk::new(TailKind::Buffered));
     let (many, huge) = (vec![&b""[..]; 2001], vec![0; 1 << 20]);
     let too_large = |refused: Result<_, Error>| assert!(matches!(refused, Err(Error::TooLarge { .. })));
-    too_large(walrus.batch_append_for_topic("t", &many).map(drop));
+    let too_many = |refused: Result<_, Error>| {
+        let told = Error::TooManyEntries { entries: 2001, entries_max: 2000 };
+        assert_eq!(refused.map_err(|error| error.to_string()), Err(told.to_string()));
+    };
+    too_many(walrus.batch_append_for_topic("t", &many).map(drop));
     too_large(walrus.batch_append_for_topic("t", &[b"small", &huge]).map(drop));
     too_large(walrus.append_for_topic("t", &huge).map(drop));
     too_large(walrus.append_keyed_for_topic("t", b"key", Some(&huge)).map(drop));
-    too_large(walrus.submit_for_topic("t", &many).map(drop));
+    too_many(walrus.submit_for_topic("t", &many).map(drop));
     assert!(matches!(walrus.submit_for_topic("t", &[]), Err(Error::Batch(_))));
     assert!(matches!(walrus.append_for_topic("", b"x"), Err(Error::InvalidName { .. })));
     assert_eq!(walrus.batch_append_for_topic("t", &[]).unwrap(), Offset(0)..Offset(0));

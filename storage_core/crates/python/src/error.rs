@@ -139,6 +139,7 @@ table! {
         Sealed { log, end } => RejectedError,
         Poisoned { reason } => OutcomeUnknown,
         TooLarge { bytes, bytes_max } => RejectedError,
+        TooManyEntries { entries, entries_max } => RejectedError,
         OffsetsExhausted { records, offsets_left } => RejectedError,
         OutOfOrderSequence { producer, expected, got } => RejectedError,
         ProducerFenced { producer, current, attempted } => RejectedError,

@@ -261,15 +261,18 @@ def test_a_refused_append_makes_no_topic(tmp_path: Path) -> None:
         appends: list[Callable[[], object]] = [
             lambda: walrus.append("t", huge),
             lambda: walrus.append_keyed("t", b"key", huge),
+            lambda: walrus.submit_packed("t", huge, array.array("q", [0, len(huge)]), completions),
+        ]
+        appends_of_many = [
             lambda: walrus.append_many("t", many),
             lambda: walrus.append_packed("t", b"", array.array("q", [0] * 2002)),
             lambda: walrus.submit("t", many, completions),
-            lambda: walrus.submit_packed("t", huge, array.array("q", [0, len(huge)]), completions),
         ]
-        for append in appends:
-            with pytest.raises(walrus_core.RejectedError) as raised:
-                append()
-            assert raised.value.reason == "TooLarge"
+        for refused, reason in [(appends, "TooLarge"), (appends_of_many, "TooManyEntries")]:
+            for append in refused:
+                with pytest.raises(walrus_core.RejectedError) as raised:
+                    append()
+                assert raised.value.reason == reason
         with pytest.raises(walrus_core.InvalidBatch):
             walrus.submit("t", [], completions)
         assert walrus.append_many("t", []) == range(0)

@@ -419,7 +419,8 @@ fn in_one_batch(
 
 fn check_count(entries: &[&[u8]]) -> Result<()> {
     if entries.len() > ENTRIES_MAX {
-        return Err(Error::TooLarge { bytes: entries.len() as u64, bytes_max: ENTRIES_MAX as u64 });
+        let entries = entries.len() as u64;
+        return Err(Error::TooManyEntries { entries, entries_max: ENTRIES_MAX as u64 });
     }
     Ok(())
 }
