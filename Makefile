@@ -30,7 +30,7 @@ test-rust:
 
 # Most Python tests wait for real processes, so several of them run at a time: a file's tests in the order of the file.
 test-python:
-	@$(ENV); uv run --frozen --no-sync pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(ENV); uv run --frozen --no-sync pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-spark: setup ## Tests of the Spark side with another Spark: make test-spark PYSPARK=4.2.1
 	@$(ENV); uv run --frozen --no-sync --with pyspark==$(PYSPARK) pytest pipeline/tests
