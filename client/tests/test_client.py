@@ -71,6 +71,20 @@ def test_the_next_requests_go_to_the_preferred_node_as_long_as_it_serves(make_pe
         assert [record.value for record in client.read("t")] == [b"x"]
 
 
+def test_a_node_that_takes_a_read_and_gives_no_answer_is_left_for_another(make_peer):
+    """Its connection answers pings, so nothing but the time tells that no answer will come."""
+    silent, other = make_peer(), make_peer()
+    ends = threading.Event()
+    with Client(f"{silent.address},{other.address}", request_timeout_ms=300) as client:
+        client.create_topic("t")
+        client.append("t", [b"x", b"y"])
+        for silent_from in (0, 1):
+            client.prefer(silent.address)
+            silent.on_read = lambda _, answers, first=silent_from: answers < first or ends.wait(60)
+            assert [record.value for record in client.read("t", bytes_max=1)] == [b"x", b"y"]
+        ends.set()
+
+
 def test_a_topic_is_told_with_its_segments_and_the_cluster_by_its_uuid(peer):
     with Client(peer.address) as client:
         created = client.create_topic("t", partitions=2)

@@ -179,10 +179,11 @@ class Client:
     def _pages(self, request: log_pb2.ReadRequest, parse: Callable[[bytes], Page]) -> Iterator[Page]:
         pause = Pause()
         deadline = time.monotonic() + self._retry_timeout_s
+        silence_s = request.wait_ms / 1000 + self._request_timeout_s
         while True:
             try:
                 self._transport.refresh_when_old()
-                for page in self._transport.read(request, parse):
+                for page in self._transport.read(request, parse, silence_s=silence_s):
                     request.offset = page.next_offset  # where another node is asked to go on
                     yield page
                     pause.reset()

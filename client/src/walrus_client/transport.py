@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
@@ -16,6 +17,7 @@ from google.protobuf.message import Message
 from walrus_client import errors
 from walrus_client.addresses import Addresses
 from walrus_client.process import Origin
+from walrus_client.silence import SilenceWatch
 from walrus_client.v1 import log_pb2
 
 Request = TypeVar("Request", bound=Message)
@@ -95,6 +97,7 @@ class Transport:
         self._refresh_at = 0.0  # on the monotonic clock
         self._cluster_id = ""  # the id that the first node told which told one
         self._channels: dict[str, grpc.Channel] = {}
+        self._silence = SilenceWatch()
         self._closed = False
 
     def address(self) -> str:
@@ -196,8 +199,12 @@ class Transport:
                 if not pause.sleep_before(deadline):
                     raise reason from None
 
-    def read(self, request: log_pb2.ReadRequest, parse: Callable[[bytes], Page]) -> Iterator[Page]:
-        """The answers to one Read, until its end or the first failure. Closing the iterator gives the call up."""
+    def read(self, request: log_pb2.ReadRequest, parse: Callable[[bytes], Page], *, silence_s: float) -> Iterator[Page]:
+        """The answers to one Read, until its end or the first failure. Closing the iterator gives the call up.
+
+        A node that gives no answer within *silence_s* after it was asked for one is left, with its connection: a call
+        that begins while gRPC loses a connection may never end, not even when it is cancelled, but with its channel.
+        """
         address = self.address()
         stream = self._channel(address).unary_stream(
             READ.path,
@@ -205,12 +212,23 @@ class Transport:
             response_deserializer=parse,
         )
         call: Call[Page] = stream(request)
+        pages = iter(call)
         try:
-            for page in call:
+            while True:
+                self._silence.expect(call, within_s=silence_s, give_up=partial(self._drop_channel, address))
+                try:
+                    page = next(pages, None)
+                finally:
+                    in_time = self._silence.heard(call)
+                if page is None:
+                    return
                 yield page
                 self.origin.check()
         except grpc.RpcError as failure:
-            raise self.failed(failure, address) from failure
+            if in_time:
+                raise self.failed(failure, address) from failure
+            self.leave(address)
+            raise errors.Unavailable(f"{address}: no answer to a read within {silence_s:g} s") from failure
         finally:
             if self.origin.is_here():
                 call.cancel()
@@ -244,7 +262,15 @@ class Transport:
         with self._lock:
             self._closed = True
             channels, self._channels = list(self._channels.values()), {}
+        self._silence.close()
         for channel in channels:
+            channel.close()
+
+    def _drop_channel(self, address: str) -> None:
+        """Ends all calls to a node; the next one connects anew."""
+        with self._lock:
+            channel = self._channels.pop(address, None)
+        if channel is not None:
             channel.close()
 
     def _channel(self, address: str) -> grpc.Channel:
