@@ -135,7 +135,10 @@ fn batches_have_limits() {
     let disk = SimulatedDisk::new(TailKind::Buffered);
     let walrus = walrus(&disk);
     let entries: Vec<&[u8]> = vec![b"x"; 2001];
-    assert!(matches!(walrus.batch_append_for_topic("t", &entries), Err(Error::TooManyEntries { entries: 2001, .. })));
+    assert!(matches!(
+        walrus.batch_append_for_topic("t", &entries),
+        Err(Error::TooManyEntries { entries: 2001, .. })
+    ));
     assert_eq!(walrus.batch_append_for_topic("t", &entries[1..]).unwrap(), Offset(0)..Offset(2000));
     assert_eq!(walrus.batch_append_for_topic("t", &[]).unwrap(), Offset(2000)..Offset(2000));
     assert!(matches!(walrus.append_for_topic(&"x".repeat(300), b"x"), Err(Error::InvalidName { .. })));
