@@ -126,7 +126,8 @@ class Client:
         """The records of a partition from *offset* on, in order, each once, until *end_offset* or the high watermark.
 
         With *wait_ms* it follows the log, and ends only when nothing new came for so long. Goes on at another node
-        after a failure. *bytes_max* bounds each answer of the node (0: 1 MiB), *segment* (a uuid) what is read.
+        after a failure, and where one gives no answer for `request_timeout_ms` behind *wait_ms*. *bytes_max* bounds
+        each answer of the node (0: 1 MiB), *segment* (a uuid) what is read.
         """
         request = _read_request(topic, partition, offset, end_offset, wait_ms, bytes_max, segment, batches=False)
         for page in self._pages(request, READ.response.FromString):

@@ -50,10 +50,12 @@ READ = Method("Read", log_pb2.ReadRequest, log_pb2.ReadResponse)
 # So old may the addresses of the nodes be: less than it takes to restart the other nodes of a cluster one by one.
 ADDRESSES_AGE_MAX_S = 10.0
 _REFRESH_TIMEOUT_S = 1.0
+_ENDED_S = 1.0  # so long after its status may a call wait for answers that it has
 
 _log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer", covariant=True)
+Started = TypeVar("Started")
 
 
 class Continued(Protocol):
@@ -71,6 +73,7 @@ class Call(Protocol[Answer]):
 
     def __iter__(self) -> Iterator[Answer]: ...
     def cancel(self) -> Any: ...
+    def add_callback(self, callback: Callable[[], None]) -> bool: ...
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
@@ -165,14 +168,16 @@ class Transport:
         timeout_s: float,
         metadata: Metadata = (),
     ) -> Response:
-        unary = self._channel(address).unary_unary(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
+        def ask(channel: grpc.Channel) -> Response:
+            unary: grpc.UnaryUnaryMultiCallable[Request, Response] = channel.unary_unary(
+                method.path,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+            return unary(request, timeout=timeout_s, metadata=metadata)
+
         try:
-            response: Response = unary(request, timeout=timeout_s, metadata=metadata)
-            return response
+            return self._start(address, ask)
         except grpc.RpcError as failure:
             raise self.failed(failure, address) from failure
 
@@ -202,16 +207,21 @@ class Transport:
     def read(self, request: log_pb2.ReadRequest, parse: Callable[[bytes], Page], *, silence_s: float) -> Iterator[Page]:
         """The answers to one Read, until its end or the first failure. Closing the iterator gives the call up.
 
-        A node that gives no answer within *silence_s* after it was asked for one is left, with its connection: a call
-        that begins while gRPC loses a connection may never end, not even when it is cancelled, but with its channel.
+        A node that gives no answer within *silence_s* after it was asked for one is left, with its channel. So is one
+        whose call has ended and does not say so: in one of some hundred streams that begin while their node closes the
+        connection, gRPC 1.85 has the status and never ends the wait for the first answer, neither at a deadline nor
+        when the call is cancelled, but only with the channel.
         """
         address = self.address()
-        stream = self._channel(address).unary_stream(
-            READ.path,
-            request_serializer=READ.request.SerializeToString,
-            response_deserializer=parse,
-        )
-        call: Call[Page] = stream(request)
+
+        def start(channel: grpc.Channel) -> Call[Page]:
+            stream: grpc.UnaryStreamMultiCallable[log_pb2.ReadRequest, Page] = channel.unary_stream(
+                READ.path, request_serializer=READ.request.SerializeToString, response_deserializer=parse
+            )
+            return stream(request)
+
+        call = self._start(address, start)
+        call.add_callback(partial(self._silence.hasten, call, within_s=_ENDED_S))
         pages = iter(call)
         try:
             while True:
@@ -225,10 +235,10 @@ class Transport:
                 yield page
                 self.origin.check()
         except grpc.RpcError as failure:
-            if in_time:
+            if in_time or failure.code() is not grpc.StatusCode.CANCELLED:
                 raise self.failed(failure, address) from failure
             self.leave(address)
-            raise errors.Unavailable(f"{address}: no answer to a read within {silence_s:g} s") from failure
+            raise errors.NoAnswer(f"{address} did not answer a read within {silence_s:g} s") from failure
         finally:
             if self.origin.is_here():
                 call.cancel()
@@ -237,13 +247,16 @@ class Transport:
         """Opens a stream of appends to *address*. The requests are encoded already, so that one that is sent again is
         not encoded again. Failures come as grpc.RpcError; `failed` maps them.
         """
-        stream: grpc.StreamStreamMultiCallable[bytes, log_pb2.AppendResponse] = self._channel(address).stream_stream(
-            APPEND_STREAM.path,
-            request_serializer=None,
-            response_deserializer=APPEND_STREAM.response.FromString,
-        )
-        call: Call[log_pb2.AppendResponse] = stream(requests)
-        return call
+
+        def start(channel: grpc.Channel) -> Call[log_pb2.AppendResponse]:
+            stream: grpc.StreamStreamMultiCallable[bytes, log_pb2.AppendResponse] = channel.stream_stream(
+                APPEND_STREAM.path,
+                request_serializer=None,
+                response_deserializer=APPEND_STREAM.response.FromString,
+            )
+            return stream(requests)
+
+        return self._start(address, start)
 
     def failed(self, failure: grpc.RpcError, address: str) -> errors.WalrusError:
         """The error that stands for a failed call to *address*, a node that is left if it could not serve."""
@@ -262,7 +275,6 @@ class Transport:
         with self._lock:
             self._closed = True
             channels, self._channels = list(self._channels.values()), {}
-        self._silence.close()
         for channel in channels:
             channel.close()
 
@@ -272,6 +284,17 @@ class Transport:
             channel = self._channels.pop(address, None)
         if channel is not None:
             channel.close()
+
+    def _start(self, address: str, start: Callable[[grpc.Channel], Started]) -> Started:
+        """What *start* makes of the channel to a node; of another one, if the first was just dropped."""
+        while True:
+            channel = self._channel(address)
+            try:
+                return start(channel)
+            except ValueError:  # gRPC's answer to a call on a channel that is closed
+                with self._lock:
+                    if self._channels.get(address) is channel:
+                        raise
 
     def _channel(self, address: str) -> grpc.Channel:
         self.origin.check()
