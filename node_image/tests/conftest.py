@@ -13,14 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 from node_process import PORTS, NodeProcess
 from walrus_client.dev.ports import is_free
 
-# Below the ports that the system gives to outgoing connections: one of those would take a port while its node is down.
-# Each process of a run that has several (pytest-xdist) has a part of them.
-_WORKER, _WORKERS = (
-    int(os.environ.get(name, default).removeprefix("gw"))
-    for name, default in (("PYTEST_XDIST_WORKER", "gw0"), ("PYTEST_XDIST_WORKER_COUNT", "1"))
-)
-_COUNT = 8_000 // _WORKERS
-_FIRST = 12_000 + _WORKER * _COUNT
+_FIRST, _LAST = map(int, os.environ["WALRUS_TEST_PORTS"].split("-"))  # this process's, see the conftest of all tests
+_COUNT = _LAST - _FIRST + 1
 _next_port = os.getpid() * 97 % _COUNT
 
 

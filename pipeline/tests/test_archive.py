@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 
 import duckdb
 import pytest
-from archiving import STARTED_S, offsets_in, wait_until
+from archiving import STARTED_S, offsets_in
+from harness.waiting import wait_until
 from pyspark.errors import PySparkException
 from pyspark_walrus import binding
 from pyspark_walrus.archive import archive, check, read_archive

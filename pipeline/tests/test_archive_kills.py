@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from archiving import STARTED_S, offsets_in, wait_until
+from archiving import STARTED_S, offsets_in
+from harness.waiting import wait_until
 from pyspark.errors import PySparkException
 from pyspark_walrus.binding import ArchiveRefusedError
 from pyspark_walrus.folder import JAVA_LOCK
@@ -55,7 +56,7 @@ def test_an_archiver_that_is_killed_at_any_moment_is_followed_by_one_that_goes_o
     folder = tmp_path / "a"
     for moment in ("_checkpoint/offsets/0", "_spark_metadata/1"):
         killed = archiver(topic)
-        wait_until(f"it comes to {moment}", (folder / moment).exists)
+        wait_until(f"it comes to {moment}", (folder / moment).exists, timeout_s=STARTED_S, every_s=0.002)
         kill_with_java(killed)
     reading = threading.Event()
     retold.before_next_read(reading.set)
@@ -76,6 +77,8 @@ def kill_in_a_micro_batch(start, folder, moment):
     wait_until(
         f"it comes to {moment} again or ends",
         lambda: process.poll() is not None or len(list((folder / moment).glob("*"))) > there,
+        timeout_s=STARTED_S,
+        every_s=0.002,
     )
     kill_with_java(process)
 

@@ -1,6 +1,4 @@
-"""What tests of archives share: what a reader of Parquet finds, and waiting for what a run does."""
-
-import time
+"""What tests of archives share: what a reader of Parquet finds, and how long a run may take."""
 
 import pyarrow.dataset
 
@@ -12,10 +10,3 @@ def offsets_in(folder):
     """The offsets that a reader of Parquet finds that knows nothing of Spark, in ascending order."""
     found = pyarrow.dataset.dataset(folder, format="parquet", partitioning="hive")
     return sorted(found.to_table(columns=["offset"])["offset"].to_pylist()) if found.files else []
-
-
-def wait_until(what, condition, *, timeout_s=STARTED_S):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.002)
