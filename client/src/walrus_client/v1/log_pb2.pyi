@@ -29,12 +29,21 @@ class ListNodesResponse(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = ("topic", "partitions", "config")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: int
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+    config: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicResponse(_message.Message):
     __slots__ = ("topic", "created")
@@ -43,6 +52,89 @@ class CreateTopicResponse(_message.Message):
     topic: Topic
     created: bool
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., created: _Optional[bool] = ...) -> None: ...
+
+class DescribeTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class DescribeTopicResponse(_message.Message):
+    __slots__ = ("topic", "version", "settings")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    version: int
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., version: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
+
+class TopicSetting(_message.Message):
+    __slots__ = ("name", "value", "source", "effect", "what")
+    class Source(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        SOURCE_UNSPECIFIED: _ClassVar[TopicSetting.Source]
+        SOURCE_TOPIC: _ClassVar[TopicSetting.Source]
+        SOURCE_CLUSTER: _ClassVar[TopicSetting.Source]
+        SOURCE_NODE: _ClassVar[TopicSetting.Source]
+        SOURCE_BUILT_IN: _ClassVar[TopicSetting.Source]
+    SOURCE_UNSPECIFIED: TopicSetting.Source
+    SOURCE_TOPIC: TopicSetting.Source
+    SOURCE_CLUSTER: TopicSetting.Source
+    SOURCE_NODE: TopicSetting.Source
+    SOURCE_BUILT_IN: TopicSetting.Source
+    class Effect(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        EFFECT_UNSPECIFIED: _ClassVar[TopicSetting.Effect]
+        EFFECT_NEXT_APPEND: _ClassVar[TopicSetting.Effect]
+        EFFECT_NEXT_SEGMENT: _ClassVar[TopicSetting.Effect]
+        EFFECT_NEVER: _ClassVar[TopicSetting.Effect]
+    EFFECT_UNSPECIFIED: TopicSetting.Effect
+    EFFECT_NEXT_APPEND: TopicSetting.Effect
+    EFFECT_NEXT_SEGMENT: TopicSetting.Effect
+    EFFECT_NEVER: TopicSetting.Effect
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    source: TopicSetting.Source
+    effect: TopicSetting.Effect
+    what: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[_Union[TopicSetting.Source, str]] = ..., effect: _Optional[_Union[TopicSetting.Effect, str]] = ..., what: _Optional[str] = ...) -> None: ...
+
+class AlterTopicRequest(_message.Message):
+    __slots__ = ("topic", "set", "unset", "expect_version")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    EXPECT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    set: _containers.ScalarMap[str, str]
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    expect_version: int
+    def __init__(self, topic: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., unset: _Optional[_Iterable[str]] = ..., expect_version: _Optional[int] = ...) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("topic", "uuid")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uuid: str
+    def __init__(self, topic: _Optional[str] = ..., uuid: _Optional[str] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ListTopicsRequest(_message.Message):
     __slots__ = ("internal",)

@@ -39,6 +39,21 @@ class LogStub:
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicResponse.FromString,
                 _registered_method=True)
+        self.DescribeTopic = channel.unary_unary(
+                '/walrus.v1.Log/DescribeTopic',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.FromString,
+                _registered_method=True)
+        self.AlterTopic = channel.unary_unary(
+                '/walrus.v1.Log/AlterTopic',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.AlterTopicRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/walrus.v1.Log/DeleteTopic',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/walrus.v1.Log/ListTopics',
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.ListTopicsRequest.SerializeToString,
@@ -80,7 +95,32 @@ class LogServicer:
     """Missing associated documentation comment in .proto file."""
 
     def CreateTopic(self, request, context):
-        """Creates a topic. Idempotent: the same name with the same number of partitions answers the topic that is there.
+        """Creates a topic. Idempotent: the same name with the same number of partitions and the same settings answers the topic
+        that is there. INVALID_ARGUMENT names a setting that there is not, or a wrong value; ALREADY_EXISTS: the topic is there
+        and differs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTopic(self, request, context):
+        """A topic with all its settings as they are in force at the node that is asked, and where each comes from.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterTopic(self, request, context):
+        """Changes settings of a topic while records flow, all of the request or nothing; answers with what is in force then.
+        INVALID_ARGUMENT names a setting that there is not, or a wrong value; ABORTED: another version is there than was
+        expected.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """Deletes a topic with all its records, on all nodes. NOT_FOUND: there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -149,6 +189,21 @@ def add_LogServicer_to_server(servicer, server):
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicResponse.SerializeToString,
             ),
+            'DescribeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopic,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.SerializeToString,
+            ),
+            'AlterTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterTopic,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.AlterTopicRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteTopicResponse.SerializeToString,
+            ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.ListTopicsRequest.FromString,
@@ -212,6 +267,87 @@ class Log:
             '/walrus.v1.Log/CreateTopic',
             walrus__client_dot_v1_dot_log__pb2.CreateTopicRequest.SerializeToString,
             walrus__client_dot_v1_dot_log__pb2.CreateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/DescribeTopic',
+            walrus__client_dot_v1_dot_log__pb2.DescribeTopicRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/AlterTopic',
+            walrus__client_dot_v1_dot_log__pb2.AlterTopicRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/DeleteTopic',
+            walrus__client_dot_v1_dot_log__pb2.DeleteTopicRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.DeleteTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

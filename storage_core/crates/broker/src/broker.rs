@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 use walrus_metadata::Remains;
+use walrus_model::TopicId;
 
 use crate::bucket::Bucket;
 use crate::cluster::Cluster;
@@ -20,7 +21,8 @@ use crate::partition::ack::AppendAck;
 use crate::reading::Reading;
 use crate::reading::reader::{ReadOptions, ReadPage};
 use crate::topics::Topics;
-use crate::topics::view::{NodeView, PartitionView, TopicInfo, TopicState};
+use crate::topics::catalogue::{ConfigChange, NewTopic};
+use crate::topics::view::{NodeView, PartitionView, TopicDescription, TopicInfo, TopicState};
 
 /// The data plane as the listeners see it. Cheap to clone.
 #[derive(Clone)]
@@ -64,14 +66,28 @@ impl Broker {
 
 /// The catalogue of topics.
 impl Broker {
-    /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
-    pub async fn create_topic(&self, path: &TopicPath, partitions: u32) -> Result<(TopicInfo, bool)> {
-        self.topics.create_topic(path, partitions).await
+    /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions and these settings.
+    pub async fn create_topic(
+        &self,
+        path: &TopicPath,
+        new: impl Into<NewTopic>,
+    ) -> Result<(TopicInfo, bool)> {
+        self.topics.create_topic(path, new.into()).await
     }
 
-    /// Drops a topic with all its records.
-    pub async fn delete_topic(&self, path: &TopicPath) -> Result<()> {
-        self.topics.delete_topic(path).await
+    /// A topic with all its settings as they are in force, and where each comes from.
+    pub async fn describe_topic(&self, path: &TopicPath) -> Result<TopicDescription> {
+        self.topics.describe_topic(path).await
+    }
+
+    /// Changes settings of a topic, all of the change or nothing; answers with what is in force then.
+    pub async fn alter_topic(&self, path: &TopicPath, change: ConfigChange) -> Result<TopicDescription> {
+        self.topics.alter_topic(path, change).await
+    }
+
+    /// Drops a topic with all its records; with `only` not another one that has the name.
+    pub async fn delete_topic(&self, path: &TopicPath, only: Option<TopicId>) -> Result<()> {
+        self.topics.delete_topic(path, only).await
     }
 
     /// Drops the sealed segments of a partition below a segment's number.

@@ -38,4 +38,7 @@ pub use node::proto;
 pub use node::start_error::StartError;
 pub use partition::ack::AppendAck;
 pub use reading::reader::{ReadOptions, ReadPage};
-pub use topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicState};
+pub use topics::catalogue::{ConfigChange, NewTopic};
+pub use topics::view::{
+    NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo, TopicState,
+};

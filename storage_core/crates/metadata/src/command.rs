@@ -182,8 +182,21 @@ pub enum Command {
         name: String,
         /// Whether it is one of Walrus's own topics.
         internal: bool,
+        /// Settings that it has from the beginning, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        config: BTreeMap<String, String>,
         /// One first segment for each partition, in order; `topic`, `partition`, `number` 0, base 0.
         first: Vec<Descriptor>,
+    },
+    /// Changes settings of a topic; an expected version is that of [`crate::TopicConfig`]. A change that sets what is set
+    /// already keeps that version.
+    AlterTopic {
+        /// Topic.
+        topic: TopicId,
+        /// Names and their new values.
+        set: BTreeMap<String, String>,
+        /// Names that go back to the cluster's value, or to the one that is built in.
+        unset: BTreeSet<String>,
     },
     /// Names a topic again whose creation this state has lost, from what disks have of it: see [`crate::lost_topics`].
     RecoverTopic {

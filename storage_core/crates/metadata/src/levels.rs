@@ -9,7 +9,7 @@ use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
 
 /// The highest level that this version knows.
-pub const LEVEL: u32 = 4;
+pub const LEVEL: u32 = 5;
 /// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
@@ -18,6 +18,8 @@ pub(crate) const LIMITS_LEVEL: u32 = 3;
 /// Level of four rules: organisations are records; Walrus's own topics have a place of their own; a deleted topic is
 /// forgotten when no disk has anything of it; a producer is remembered for a day.
 pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
+/// Level from which topics have settings of their own.
+const TOPIC_CONFIG_LEVEL: u32 = 5;
 
 impl Command {
     /// The level that a cluster must have reached before this command may be proposed.
@@ -26,6 +28,8 @@ impl Command {
         match self {
             Self::SetConfig { set, unset } => crate::cluster_config::level(set.keys().chain(unset)),
             Self::RecoverTopic { .. } => 3,
+            Self::AlterTopic { .. } => TOPIC_CONFIG_LEVEL,
+            Self::CreateTopic { config, .. } if !config.is_empty() => TOPIC_CONFIG_LEVEL,
             Self::RegisterNode { listeners, .. } if !listeners.is_empty() => ORGANISATIONS_LEVEL,
             Self::SetOrganisation { .. } | Self::RemoveOrganisation { .. } | Self::ReportEmptied { .. } => {
                 ORGANISATIONS_LEVEL

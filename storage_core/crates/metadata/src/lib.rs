@@ -23,6 +23,7 @@ pub mod rolling;
 mod snapshot;
 mod state;
 mod stop_impact;
+mod topic_config;
 mod upkeep;
 
 pub use answer::{Answer, Applied};
@@ -38,7 +39,7 @@ pub use lost::{
     recover_topic,
 };
 pub use organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
-pub use placement::{Attempt, first_descriptor, is_better_elsewhere, recovery, successor};
+pub use placement::{Attempt, first_descriptor, reason_to_roll, recovery, successor};
 pub use presence::{Presence, Present};
 pub use rejection::CommandRejection;
 pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, plan};
@@ -48,4 +49,8 @@ pub use state::{
     SegmentState, Topic,
 };
 pub use stop_impact::{StopImpact, stop_impact};
+pub use topic_config::{
+    BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, SettingInForce, SettingProblem, Source,
+    TopicConfig, TopicSettings, Values,
+};
 pub use upkeep::{CopyChange, Progress, Upkeep, upkeep};

@@ -181,7 +181,10 @@ pub fn recover_topic(
         }
         let found = partition.first.clone();
         found
-            .or_else(|| first_descriptor(metadata, lost.topic, partition.index, fresh(), present))
+            .or_else(|| {
+                let place = (lost.topic, partition.index, fresh());
+                first_descriptor(metadata, metadata.replication, place, present)
+            })
             .ok_or(Unrecoverable::NoReplicas { partition: partition.index })
     };
     let first = lost.partitions.iter().map(first).collect::<Result<_, _>>()?;

@@ -7,26 +7,26 @@ use walrus_model::{
 };
 
 use crate::presence::Present;
+use crate::rolling::Reason;
 use crate::state::{Metadata, Node, NodeState, Partition, Topic};
 
 /// Epoch of the first segment of every partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Descriptor of the first segment of a partition of a new topic; `None` when fewer than w nodes are healthy. Topics
-/// spread over the nodes by their uuid, partitions of a topic in turn.
+/// Descriptor of the first segment of a partition of a new topic, with the topic's replication; `None` when fewer than w nodes
+/// are healthy. Topics spread over the nodes by their uuid, partitions of a topic in turn.
 #[must_use]
 pub fn first_descriptor(
     metadata: &Metadata,
-    topic: TopicId,
-    partition: u32,
-    id: SegmentId,
+    replication: Replication,
+    (topic, partition, id): (TopicId, u32, SegmentId),
     present: &Present,
 ) -> Option<Descriptor> {
     let view = View { metadata, avoid: &[], present };
     let healthy: Vec<&Node> = metadata.nodes.values().filter(|node| view.is_healthy(node)).collect();
     let place = topic.as_u128().wrapping_add(u128::from(partition)).checked_rem(healthy.len() as u128)?;
     let leader = healthy.into_iter().nth(usize::try_from(place).ok()?)?;
-    let (replicas, write_quorum) = view.replica_set(leader)?;
+    let replicas = view.replica_set(leader, replication)?;
     Some(Descriptor {
         id,
         topic,
@@ -36,7 +36,7 @@ pub fn first_descriptor(
         epoch: FIRST_EPOCH,
         leader: LeaderRef { node: leader.id, process: leader.process },
         replicas,
-        write_quorum,
+        write_quorum: replication.write_quorum,
     })
 }
 
@@ -85,24 +85,33 @@ pub fn recovery(
     Some(Attempt { ballot: Ballot { epoch, attempt }, successor })
 }
 
-/// Whether the partition's open segment should be rolled because of who stores it, for the replica set of an open segment
-/// never changes: a set chosen now would have fewer replicas on nodes that leave (drained, full, gone, or silent for longer
-/// than the grace), or more on nodes that stay. After such a roll the answer is no, so that rolls come to an end.
+/// Why the partition's open segment should be rolled because of who stores it, if it should: neither the replica set nor the
+/// quorum of an open segment ever changes. A set chosen now would have fewer replicas on nodes that leave (drained, full, gone,
+/// or silent for longer than the grace), or more on nodes that stay; or the topic wants a larger quorum. After such a roll there
+/// is no reason any more, so that rolls come to an end.
 #[must_use]
-pub fn is_better_elsewhere(metadata: &Metadata, topic: TopicId, partition: u32, present: &Present) -> bool {
-    let Some((in_topic, in_partition)) = find(metadata, topic, partition) else { return false };
-    let Some(open) = in_partition.segments.last() else { return false };
+pub fn reason_to_roll(
+    metadata: &Metadata,
+    topic: TopicId,
+    partition: u32,
+    present: &Present,
+) -> Option<Reason> {
+    let (in_topic, in_partition) = find(metadata, topic, partition)?;
+    let open = in_partition.segments.last()?;
     let view = View { metadata, avoid: &[], present };
     let leaving = |set: &[ReplicaRef]| set.iter().filter(|replica| !view.stays(**replica)).count();
     let now = &open.descriptor.replicas;
     let leave_now = leaving(now);
-    if leave_now == 0 && now.len() >= metadata.replication.factor as usize {
-        return false; // nearly always
+    let wanted = in_topic.config.replication(metadata.replication);
+    let is_raised = in_topic.config.sets_quorum() && open.descriptor.write_quorum < wanted.write_quorum;
+    if leave_now == 0 && now.len() >= wanted.factor as usize && !is_raised {
+        return None; // nearly always
     }
     let next = view.following(in_topic, in_partition, in_partition.next_epoch, SegmentId::from_u128(0));
-    let Some(Descriptor { replicas: then, .. }) = next else { return false };
+    let then = next?.replicas;
     let leave_then = leaving(&then);
-    leave_then < leave_now || then.len() - leave_then > now.len() - leave_now
+    let is_better = leave_then < leave_now || then.len() - leave_then > now.len() - leave_now;
+    is_better.then_some(Reason::Moved).or(is_raised.then_some(Reason::Quorum))
 }
 
 fn find(metadata: &Metadata, topic: TopicId, partition: u32) -> Option<(&Topic, &Partition)> {
@@ -130,7 +139,8 @@ impl<'a> View<'a> {
         let stays = candidates().find(|node| topic.internal && node.id == last.leader.node);
         let next = || candidates().find(|node| node.id > last.leader.node);
         let leader = stays.or_else(next).or_else(|| candidates().next())?;
-        let (replicas, write_quorum) = self.replica_set(leader)?;
+        let replication = topic.config.replication(self.metadata.replication);
+        let replicas = self.replica_set(leader, replication)?;
         Some(Descriptor {
             id,
             topic: topic.id,
@@ -140,15 +150,18 @@ impl<'a> View<'a> {
             epoch,
             leader: LeaderRef { node: leader.id, process: leader.process },
             replicas,
-            write_quorum,
+            write_quorum: replication.write_quorum,
         })
     }
 
     /// The leader and the nodes behind it in the ring of ids: first healthy ones, then avoided ones, then silent ones,
     /// which catch up once they are back, and the long silent ones last; none that is full or gone. A cluster smaller than
     /// n gets a smaller set. `None` where fewer than w of the set are healthy.
-    fn replica_set(&self, leader: &Node) -> Option<(Vec<ReplicaRef>, u32)> {
-        let Replication { factor, write_quorum } = self.metadata.replication;
+    fn replica_set(
+        &self,
+        leader: &Node,
+        Replication { factor, write_quorum }: Replication,
+    ) -> Option<Vec<ReplicaRef>> {
         let behind = self.metadata.nodes.values().filter(|node| node.id > leader.id);
         let before = self.metadata.nodes.values().filter(|node| node.id < leader.id);
         let mut others: Vec<&Node> = behind.chain(before).filter(|node| self.may_store(node)).collect();
@@ -162,7 +175,7 @@ impl<'a> View<'a> {
             std::iter::once(leader).chain(others).take(usize::try_from(factor).ok()?).collect();
         let healthy = set.iter().filter(|node| self.is_healthy(node)).count();
         let replicas = set.iter().map(|node| ReplicaRef { node: node.id, disk: node.disk }).collect();
-        (healthy >= usize::try_from(write_quorum).ok()?).then_some((replicas, write_quorum))
+        (healthy >= usize::try_from(write_quorum).ok()?).then_some(replicas)
     }
 
     fn stays(&self, replica: ReplicaRef) -> bool {

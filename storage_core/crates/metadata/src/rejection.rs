@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{DiskId, Epoch, NodeId, ProcessId, SegmentId, TopicId};
 
+use crate::topic_config::SettingProblem;
+
 /// The metadata's verdict on a command that they do not take: it changed nothing, on any node. A request that fails may have
 /// other causes, and may have been carried out all the same: see [`crate::RequestError`].
 ///
@@ -302,6 +304,14 @@ pub enum CommandRejection {
         key: String,
         /// What is wrong, and what would be right, in words: members of any version read them in snapshots.
         what: String,
+    },
+    /// A topic cannot have this setting.
+    #[error("topic setting {name}: {problem}")]
+    InvalidTopicConfig {
+        /// The name that was given, shortened.
+        name: String,
+        /// What is wrong with it, or with its value.
+        problem: SettingProblem,
     },
     /// A count is out of its range.
     #[error("{what} must be between {min} and {max}, not {got}")]

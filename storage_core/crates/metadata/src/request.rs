@@ -1,15 +1,18 @@
 //! Requests of a data plane to the metadata store: the command that each becomes, and the answer that it gets. The host of
 //! a data plane proposes bytes and hands bytes back; it decides nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{AttemptId, Descriptor, Epoch, NodeId, ProcessId, ReplicaRef, SegmentId, TopicId, Value};
 
-use crate::command::{Command, CopyReport};
+use crate::command::{Command, CopyReport, ENVELOPE_VERSION, Envelope};
 use crate::placement::{Attempt, first_descriptor, recovery, successor};
 use crate::presence::Present;
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState};
+use crate::topic_config::TopicConfig;
 
 /// A request of a data plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +30,19 @@ pub enum Request {
         partitions: u32,
         /// Whether it is one of Walrus's own topics.
         internal: bool,
+        /// Settings of a topic that is created, by name.
+        config: BTreeMap<String, String>,
+    },
+    /// Change settings of a topic.
+    AlterTopic {
+        /// Topic.
+        topic: TopicId,
+        /// Names and their new values.
+        set: BTreeMap<String, String>,
+        /// Names that go back to the default.
+        unset: BTreeSet<String>,
+        /// The change is refused where the topic's settings have another version.
+        expect: Option<u64>,
     },
     /// Allot a successor of an open segment.
     BeginRoll {
@@ -174,6 +190,7 @@ pub enum Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     command: Command,
+    expect: Option<u64>,
     response: Response,
 }
 
@@ -187,10 +204,10 @@ pub enum Conclusion {
 }
 
 impl Proposal {
-    /// The command that is to be proposed.
+    /// The command as it is to be proposed, under a fresh id, at that time.
     #[must_use]
-    pub fn command(&self) -> &Command {
-        &self.command
+    pub fn envelope(&self, id: Uuid, at_ms: u64) -> Envelope {
+        Envelope { v: ENVELOPE_VERSION, id, at_ms, expect: self.expect, command: self.command.clone() }
     }
 
     /// Tells what the outcome of the command means for the request.
@@ -221,17 +238,24 @@ pub fn plan(
     request: &Request,
     mut fresh: impl FnMut() -> Uuid,
 ) -> Result<Plan, RequestError> {
+    let mut expected = None;
     let (command, response) = match request.clone() {
         Request::Barrier => return Ok(Plan::Barrier),
-        Request::CreateTopic { org, name, partitions, internal } => {
+        Request::CreateTopic { org, name, partitions, internal, config } => {
             let topic = TopicId(fresh());
+            let settings = TopicConfig::new(&config, 0).map_err(RequestError::Rejected)?;
+            let replication = settings.replication(metadata.replication);
             let mut first = |partition| {
-                first_descriptor(metadata, topic, partition, SegmentId(fresh()), present)
+                first_descriptor(metadata, replication, (topic, partition, SegmentId(fresh())), present)
                     .ok_or(RequestError::NoNode)
             };
             let first = (0..partitions).map(&mut first).collect::<Result<_, _>>()?;
-            let command = Command::CreateTopic { topic, org, name, internal, first };
+            let command = Command::CreateTopic { topic, org, name, internal, config, first };
             (command, Response::Topic { topic, created: true })
+        }
+        Request::AlterTopic { topic, set, unset, expect } => {
+            expected = expect;
+            (Command::AlterTopic { topic, set, unset }, Response::Done)
         }
         Request::BeginRoll { topic, partition, segment, avoid } => {
             let next = successor(metadata, topic, partition, SegmentId(fresh()), &avoid, present);
@@ -265,7 +289,7 @@ pub fn plan(
             (Command::SetNodeState { node, process, state }, Response::Done)
         }
     };
-    Ok(Plan::Propose(Box::new(Proposal { command, response })))
+    Ok(Plan::Propose(Box::new(Proposal { command, expect: expected, response })))
 }
 
 #[cfg(test)]
@@ -273,7 +297,8 @@ mod tests {
     use super::*;
 
     fn proposal(response: Response) -> Proposal {
-        Proposal { command: Command::DeleteTopic { topic: TopicId::from_u128(1) }, response }
+        let command = Command::DeleteTopic { topic: TopicId::from_u128(1) };
+        Proposal { command, expect: None, response }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum Reason {
     NoSpace,
     /// Its replicas belong on other nodes.
     Moved,
+    /// Its topic wants each record on more disks before it is acknowledged.
+    Quorum,
     /// It remembers so many producers that the silent ones are to be forgotten, which is done between segments.
     Producers,
 }
@@ -44,6 +46,7 @@ impl Reason {
             Self::Restarted => "restarted",
             Self::NoSpace => "no_space",
             Self::Moved => "moved",
+            Self::Quorum => "quorum",
             Self::Producers => "producers",
         }
     }

@@ -14,6 +14,7 @@ use crate::cluster_config::ClusterConfig;
 use crate::creations::Creations;
 use crate::organisation::{DEFAULT_ORG, Organisation};
 use crate::rejection::CommandRejection;
+use crate::topic_config::TopicConfig;
 
 /// Level of commands of a new cluster, and of processes that do not say theirs.
 pub(crate) const FIRST_LEVEL: u32 = 1;
@@ -192,6 +193,9 @@ pub struct Topic {
     pub name: String,
     /// Whether it is one of Walrus's own topics (cursors), which are hidden from lists and take no clients' appends.
     pub internal: bool,
+    /// The settings that it has itself.
+    #[serde(default, skip_serializing_if = "TopicConfig::is_untouched")]
+    pub config: TopicConfig,
     /// Its partitions by index, at least one.
     pub partitions: Vec<Partition>,
 }

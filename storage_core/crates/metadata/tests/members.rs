@@ -1,5 +1,7 @@
 //! Members that are drained, removed or replaced; and what the cluster would lack if one stopped.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 use walrus_metadata::{
     Command, CommandRejection, ENVELOPE_VERSION, Envelope, Metadata, NodeState, Present, apply,
@@ -49,7 +51,8 @@ fn create(metadata: &mut Metadata, name: &str, leader: u32, stored_by: &[u32]) {
     let topic = TopicId(Uuid::new_v4());
     let present = Present::only(metadata.nodes.keys().copied());
     let any =
-        first_descriptor(metadata, topic, 0, SegmentId(Uuid::new_v4()), &present).expect("a node is up");
+        first_descriptor(metadata, metadata.replication, (topic, 0, SegmentId(Uuid::new_v4())), &present)
+            .expect("a node is up");
     let first = vec![Descriptor {
         leader: LeaderRef { node: NodeId(leader), process: ProcessId(uuid(200 + u128::from(leader))) },
         replicas: stored_by
@@ -59,7 +62,14 @@ fn create(metadata: &mut Metadata, name: &str, leader: u32, stored_by: &[u32]) {
         write_quorum: u32::try_from(stored_by.len() / 2 + 1).expect("few"),
         ..any
     }];
-    let create = Command::CreateTopic { topic, org: "o".into(), name: name.into(), internal: false, first };
+    let create = Command::CreateTopic {
+        topic,
+        org: "o".into(),
+        name: name.into(),
+        internal: false,
+        config: BTreeMap::new(),
+        first,
+    };
     run(metadata, create).expect("a new topic");
 }
 
@@ -81,8 +91,12 @@ fn a_draining_node_gets_no_segment_whatever_it_says_of_itself_until_the_drain_is
         .expect("taken note of");
     let present = Present::only(metadata.nodes.keys().copied());
     for _ in 0..20 {
-        let first =
-            first_descriptor(&metadata, TopicId(Uuid::new_v4()), 0, SegmentId(Uuid::new_v4()), &present);
+        let first = first_descriptor(
+            &metadata,
+            metadata.replication,
+            (TopicId(Uuid::new_v4()), 0, SegmentId(Uuid::new_v4())),
+            &present,
+        );
         assert_eq!(first.expect("the other one").leader.node, NodeId(2));
     }
     run(&mut metadata, drain(1, false)).expect("cancelled");

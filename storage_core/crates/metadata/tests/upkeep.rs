@@ -9,7 +9,7 @@ use uuid::Uuid;
 use walrus_metadata::{
     Command, CommandRejection, CopyReport, CopyState, DEFAULT_ORG, ENVELOPE_VERSION, Envelope, Found, LEVEL,
     Metadata, NodeState, Presence, Present, Segment, SegmentState, apply, census, first_descriptor,
-    is_better_elsewhere, successor, upkeep,
+    reason_to_roll, successor, upkeep,
 };
 use walrus_model::{
     Descriptor, Digest, DiskId, NodeId, Offset, ReplicaRef, Replication, SegmentId, TopicId, Value,
@@ -43,9 +43,23 @@ impl World {
             world.join(node);
         }
         world.run(Command::RaiseLevel { level: LEVEL }).expect("known by all");
-        let first = first_descriptor(&world.metadata, TOPIC, 0, SegmentId(Uuid::new_v4()), &world.present());
+        let first = first_descriptor(
+            &world.metadata,
+            world.metadata.replication,
+            (TOPIC, 0, SegmentId(Uuid::new_v4())),
+            &world.present(),
+        );
         let (org, name, first) = (DEFAULT_ORG.into(), "t".into(), vec![first.expect("nodes")]);
-        world.run(Command::CreateTopic { topic: TOPIC, org, name, internal: false, first }).expect("new");
+        world
+            .run(Command::CreateTopic {
+                topic: TOPIC,
+                org,
+                name,
+                internal: false,
+                config: BTreeMap::new(),
+                first,
+            })
+            .expect("new");
         world
     }
 
@@ -224,7 +238,7 @@ impl World {
         for _ in 0..200 {
             self.hold();
             let kept = self.keep();
-            let rolled = is_better_elsewhere(&self.metadata, TOPIC, 0, &self.present()) && self.roll();
+            let rolled = reason_to_roll(&self.metadata, TOPIC, 0, &self.present()).is_some() && self.roll();
             let before = self.metadata.version;
             self.hold();
             if !kept && !rolled && self.metadata.version == before {

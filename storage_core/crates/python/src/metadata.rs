@@ -7,8 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
 use walrus_metadata::{
-    CommandRejection, Conclusion, ENVELOPE_VERSION, Envelope, LostTopic, Remains, Request, RequestError,
-    Response,
+    CommandRejection, Conclusion, Envelope, LostTopic, Remains, Request, RequestError, Response,
 };
 use walrus_model::{DiskId, NodeId, SegmentId};
 
@@ -259,9 +258,8 @@ impl Plan {
     /// The command to propose, under a fresh id, at that time; `None` for a barrier.
     fn envelope<'py>(&self, py: Python<'py>, at_ms: u64) -> Option<Bound<'py, PyBytes>> {
         let Ok(walrus_metadata::Plan::Propose(proposal)) = &self.of else { return None };
-        let command = proposal.command().clone();
-        let envelope = Envelope { v: ENVELOPE_VERSION, id: Uuid::new_v4(), at_ms, expect: None, command };
-        let json = serde_json::to_vec(&envelope).expect("a command has only keys that are strings in JSON");
+        let json = serde_json::to_vec(&proposal.envelope(Uuid::new_v4(), at_ms))
+            .expect("a command has only keys that are strings in JSON");
         Some(PyBytes::new(py, &json))
     }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use walrus_metadata::{Metadata, Partition, Segment, SegmentState, Topic};
+use walrus_metadata::{Metadata, Partition, Segment, SegmentState, Topic, TopicSettings};
 use walrus_model::{LeaderRef, Offset, TopicId};
 
 use crate::bucket::Leases;
@@ -22,10 +22,12 @@ pub(crate) struct Routing {
     pub(crate) leases: Arc<Leases>,
 }
 
-/// A topic, and its name as it was checked.
+/// A topic, its name as it was checked, and its settings as they act.
 pub(crate) struct TopicRoute {
     pub(crate) topic: Arc<Topic>,
     pub(crate) path: TopicPath,
+    /// What brokers act by of the topic's settings.
+    pub(crate) settings: TopicSettings,
 }
 
 impl Routing {
@@ -118,7 +120,7 @@ impl TopicRoute {
             tracing::error!(topic = ?topic.id, "a topic with an impossible name is not served");
             return None;
         };
-        Some(Self { topic: topic.clone(), path })
+        Some(Self { topic: topic.clone(), path, settings: topic.config.settings() })
     }
 
     pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {

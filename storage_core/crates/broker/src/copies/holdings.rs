@@ -169,7 +169,8 @@ mod tests {
         };
         let id = TopicId::from_u128(7);
         let (org, name) = ("o".to_owned(), "t".to_owned());
-        let topic = Topic { id, org, name, internal: false, partitions: vec![partition] };
+        let (config, partitions) = (walrus_metadata::TopicConfig::default(), vec![partition]);
+        let topic = Topic { id, org, name, internal: false, config, partitions };
         Metadata { topics: [(id, Arc::new(topic))].into(), ..Metadata::default() }
     }
 

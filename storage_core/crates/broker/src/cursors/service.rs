@@ -187,7 +187,7 @@ impl CursorService {
             };
             match &problem {
                 Error::UnknownTopic { .. } if leadership.is_err() => {
-                    topics.create_topic(&log.topic, PARTITIONS).await?;
+                    topics.create_topic(&log.topic, PARTITIONS.into()).await?;
                     continue;
                 }
                 Error::UnknownTopic { topic: name } if *name != log.topic.to_string() => {

@@ -4,6 +4,9 @@ use futures_util::stream::{self, Empty};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
+use walrus_metadata::{Effect, SettingInForce, Source};
+use walrus_model::TopicId;
 
 use super::append::batch_of;
 use super::append_stream;
@@ -16,12 +19,16 @@ use crate::node::budget::Purpose;
 use crate::node::error::Error;
 use crate::node::patience;
 use crate::node::proto::v1::{
-    AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse, InitProducerRequest,
-    InitProducerResponse, ListNodesRequest, ListNodesResponse, ListSegmentsRequest, ListSegmentsResponse,
-    ListTopicsRequest, ListTopicsResponse, Node, Partition, ReadRequest, ReadResponse, Segment, Topic,
-    log_server, segment,
+    AlterTopicRequest, AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse,
+    DeleteTopicRequest, DeleteTopicResponse, DescribeTopicRequest, DescribeTopicResponse,
+    InitProducerRequest, InitProducerResponse, ListNodesRequest, ListNodesResponse, ListSegmentsRequest,
+    ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse, Node, Partition, ReadRequest, ReadResponse,
+    Segment, Topic, TopicSetting, log_server, segment, topic_setting,
 };
-use crate::topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo};
+use crate::topics::catalogue::{ConfigChange, NewTopic};
+use crate::topics::view::{
+    NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo,
+};
 
 /// Limit on the answers of a stream that wait for the client.
 const ANSWERS_MAX: usize = 16;
@@ -43,10 +50,36 @@ impl LogService {
 #[tonic::async_trait]
 impl log_server::Log for LogService {
     async fn create_topic(&self, request: Request<CreateTopicRequest>) -> Answer<CreateTopicResponse> {
-        let CreateTopicRequest { topic, partitions } = request.into_inner();
+        let CreateTopicRequest { topic, partitions, config } = request.into_inner();
         let path = self.principal.topic(&topic).map_err(failed)?;
-        let (topic, created) = self.broker.create_topic(&path, partitions).await.map_err(failed)?;
+        let new = NewTopic { partitions, config: config.into_iter().collect() };
+        let (topic, created) = self.broker.create_topic(&path, new).await.map_err(failed)?;
         Ok(Response::new(CreateTopicResponse { topic: Some(topic_message(topic)), created }))
+    }
+
+    async fn describe_topic(&self, request: Request<DescribeTopicRequest>) -> Answer<DescribeTopicResponse> {
+        self.room().await?;
+        let path = self.principal.topic(&request.into_inner().topic).map_err(failed)?;
+        let described = self.broker.describe_topic(&path).await.map_err(failed)?;
+        Ok(Response::new(description_message(described)))
+    }
+
+    async fn alter_topic(&self, request: Request<AlterTopicRequest>) -> Answer<DescribeTopicResponse> {
+        let AlterTopicRequest { topic, set, unset, expect_version } = request.into_inner();
+        let path = self.principal.topic(&topic).map_err(failed)?;
+        let (set, unset) = (set.into_iter().collect(), unset.into_iter().collect());
+        let change = ConfigChange { set, unset, expect: expect_version };
+        let described = self.broker.alter_topic(&path, change).await.map_err(failed)?;
+        Ok(Response::new(description_message(described)))
+    }
+
+    async fn delete_topic(&self, request: Request<DeleteTopicRequest>) -> Answer<DeleteTopicResponse> {
+        let DeleteTopicRequest { topic, uuid } = request.into_inner();
+        let path = self.principal.topic(&topic).map_err(failed)?;
+        let only = uuid.map(|uuid| Uuid::try_parse(&uuid).map(TopicId).map_err(|_| no_uuid(&uuid)));
+        let only = only.transpose().map_err(failed)?;
+        self.broker.delete_topic(&path, only).await.map_err(failed)?;
+        Ok(Response::new(DeleteTopicResponse {}))
     }
 
     async fn list_topics(&self, request: Request<ListTopicsRequest>) -> Answer<ListTopicsResponse> {
@@ -132,6 +165,10 @@ impl LogService {
     }
 }
 
+fn no_uuid(text: &str) -> Error {
+    Error::InvalidRequest { problem: format!("{text:.64?} is not a uuid") }
+}
+
 fn failed(error: Error) -> Status {
     status_of(&error)
 }
@@ -142,6 +179,36 @@ fn topic_message(topic: TopicInfo) -> Topic {
         uuid: topic.id.to_string(),
         partitions: topic.partitions,
         internal: topic.internal,
+    }
+}
+
+fn description_message(described: TopicDescription) -> DescribeTopicResponse {
+    DescribeTopicResponse {
+        topic: Some(topic_message(described.topic)),
+        version: described.version,
+        settings: described.settings.into_iter().map(setting_message).collect(),
+    }
+}
+
+fn setting_message(setting: SettingInForce) -> TopicSetting {
+    let SettingInForce { definition, value, source } = setting;
+    let source = match source {
+        Source::Topic => topic_setting::Source::Topic,
+        Source::Cluster => topic_setting::Source::Cluster,
+        Source::Node => topic_setting::Source::Node,
+        Source::BuiltIn => topic_setting::Source::BuiltIn,
+    };
+    let effect = match definition.effect {
+        Effect::NextAppend => topic_setting::Effect::NextAppend,
+        Effect::NextSegment => topic_setting::Effect::NextSegment,
+        Effect::Never => topic_setting::Effect::Never,
+    };
+    TopicSetting {
+        name: definition.name.to_owned(),
+        value,
+        source: source.into(),
+        effect: effect.into(),
+        what: definition.what.to_owned(),
     }
 }
 

@@ -67,8 +67,10 @@ fn code_of(error: &Error) -> Code {
         Error::InvalidTopic { .. }
         | Error::InvalidBatch { .. }
         | Error::InvalidRequest { .. }
+        | Error::InvalidConfig { .. }
         | Error::TooLarge { .. } => Code::InvalidArgument,
-        Error::TopicExists { .. } => Code::AlreadyExists,
+        Error::TopicExists { .. } | Error::TopicDiffers { .. } => Code::AlreadyExists,
+        Error::VersionMismatch { .. } => Code::Aborted,
         Error::OutOfOrderSequence { .. } | Error::ProducerFenced { .. } => Code::FailedPrecondition,
         Error::OffsetOutOfRange { .. } => Code::OutOfRange,
         Error::Timeout { .. } => Code::DeadlineExceeded,
@@ -96,6 +98,9 @@ mod tests {
             (Error::UnknownSegment { segment: text() }, Code::NotFound),
             (Error::InvalidTopic { topic: text(), problem: text() }, Code::InvalidArgument),
             (Error::TopicExists { topic: text(), partitions: 1, wanted: 2 }, Code::AlreadyExists),
+            (Error::TopicDiffers { topic: text() }, Code::AlreadyExists),
+            (Error::InvalidConfig { key: text(), problem: text() }, Code::InvalidArgument),
+            (Error::VersionMismatch { expected: 1, current: 2 }, Code::Aborted),
             (Error::InvalidBatch { problem: text() }, Code::InvalidArgument),
             (Error::InvalidRequest { problem: text() }, Code::InvalidArgument),
             (Error::OutOfOrderSequence { producer_id: 1, expected: 2, got: 3 }, Code::FailedPrecondition),

@@ -13,7 +13,8 @@ use crate::node::error::{Error, Result};
 use crate::node::obstacle::Obstacle;
 
 /// Limit on the length of a batch that a broker takes. Two of them fit a frame between brokers.
-pub(crate) const BATCH_BYTES_MAX: usize = 24 << 20;
+#[allow(clippy::cast_possible_truncation)] // 24 MiB
+pub(crate) const BATCH_BYTES_MAX: usize = walrus_metadata::BATCH_BYTES_MAX as usize;
 
 /// Unless it is configured, the budget is one in so many bytes of this machine's memory, or of what its control group may use.
 const PART_OF_MEMORY: usize = 4;

@@ -2,7 +2,7 @@
 
 use crate::node::obstacle::Obstacle;
 use serde::Serialize;
-use walrus_metadata::RequestError;
+use walrus_metadata::{CommandRejection, RequestError};
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -57,6 +57,28 @@ pub enum Error {
         partitions: u32,
         /// Partitions asked for.
         wanted: u32,
+    },
+    /// The topic exists with other settings than asked for.
+    #[error("topic {topic} exists with other settings: describe it, and alter it")]
+    TopicDiffers {
+        /// Its name.
+        topic: String,
+    },
+    /// A topic cannot have this setting.
+    #[error("setting {key}: {problem}")]
+    InvalidConfig {
+        /// Name of the setting.
+        key: String,
+        /// What is wrong with it, or with its value.
+        problem: String,
+    },
+    /// What is to be changed was changed by somebody else.
+    #[error("expected version {expected}, it is {current}: read again and decide again")]
+    VersionMismatch {
+        /// Version that was expected.
+        expected: u64,
+        /// Version that is there.
+        current: u64,
     },
     /// The batch is not a RecordBatch v2 that we store.
     #[error("invalid batch: {problem}")]
@@ -226,6 +248,9 @@ impl Error {
             Self::UnknownSegment { .. } => "UnknownSegment",
             Self::InvalidTopic { .. } => "InvalidTopic",
             Self::TopicExists { .. } => "TopicExists",
+            Self::TopicDiffers { .. } => "TopicDiffers",
+            Self::InvalidConfig { .. } => "InvalidConfig",
+            Self::VersionMismatch { .. } => "VersionMismatch",
             Self::InvalidBatch { .. } => "InvalidBatch",
             Self::InvalidRequest { .. } => "InvalidRequest",
             Self::OutOfOrderSequence { .. } => "OutOfOrderSequence",
@@ -259,6 +284,12 @@ impl From<RequestError> for Error {
         }
         let message = error.to_string();
         let reason = match error {
+            RequestError::Rejected(CommandRejection::InvalidTopicConfig { name, problem }) => {
+                return Self::InvalidConfig { key: name, problem: problem.to_string() };
+            }
+            RequestError::Rejected(CommandRejection::VersionMismatch { expected, current }) => {
+                return Self::VersionMismatch { expected, current };
+            }
             RequestError::Rejected(rejected) => rejected.reason(),
             RequestError::NoNode | RequestError::Unavailable { .. } => "Unavailable".to_owned(),
         };

@@ -61,10 +61,10 @@ impl Partitions {
         let of_topic = |route: &Arc<TopicRoute>| {
             let known = old.get(&route.topic.id);
             let sequencer = |(place, partition): (usize, &walrus_metadata::Partition)| {
-                known.and_then(|known| known.get(place)).cloned().unwrap_or_else(|| {
-                    let (leaders, path) = (self.leaders.clone(), route.path.clone());
-                    Arc::new(Sequencer::new(leaders, route.topic.id, path, partition.index))
-                })
+                known
+                    .and_then(|known| known.get(place))
+                    .cloned()
+                    .unwrap_or_else(|| Arc::new(Sequencer::new(self.leaders.clone(), route, partition.index)))
             };
             (route.topic.id, route.topic.partitions.iter().enumerate().map(sequencer).collect())
         };
@@ -78,7 +78,7 @@ impl Partitions {
         for route in changed {
             let of_topic = sequencers.get(&route.topic.id).into_iter().flatten();
             for (partition, sequencer) in route.topic.partitions.iter().zip(of_topic) {
-                sequencer.metadata_changed(open_segment(partition));
+                sequencer.metadata_changed(open_segment(partition), route.settings);
             }
         }
     }

@@ -23,6 +23,7 @@ impl Partitions {
         deadline: Instant,
     ) -> Ticket {
         let placed = check_batch(&bytes).and_then(|batch| {
+            check_size(route, &bytes)?;
             route.partition(partition)?;
             let sequencer = self.sequencer(route, partition)?;
             Ok(sequencer.submit(bytes.clone(), &batch, deadline))
@@ -45,12 +46,22 @@ impl Partitions {
             let routing = self.cluster().routing();
             let unknown = || Error::UnknownTopic { topic: topic.0.to_string() };
             let route = routing.topic(topic).ok_or_else(unknown)?;
+            check_size(route, bytes)?;
             route.partition(partition)?;
             let sequencer = self.sequencer(route, partition)?;
             Ok(sequencer.submit_forwarded(bytes.clone(), &batch, segment, deadline))
         });
         placed.unwrap_or_else(Ticket::failed)
     }
+}
+
+/// Refuses a batch that is larger than its topic takes.
+fn check_size(route: &TopicRoute, bytes: &Bytes) -> Result<()> {
+    let (bytes, bytes_max) = (bytes.len() as u64, route.settings.batch_bytes_max);
+    if bytes > bytes_max {
+        return Err(Error::TooLarge { what: format!("a batch for topic {}", route.path), bytes, bytes_max });
+    }
+    Ok(())
 }
 
 /// Parses what must be one sound batch of at most [`BATCH_BYTES_MAX`].

@@ -25,8 +25,11 @@ macro_rules! same_fields {
                 Error::Unavailable { obstacle } => {
                     Some(Kind::Unavailable(error_answer::Unavailable { what: obstacle.to_string() }))
                 }
-                // A kind that this broker heard from a newer one and does not know.
-                Error::Foreign { .. } => None,
+                // A kind that this broker heard from a newer one and does not know, and those of requests that no broker sends on.
+                Error::Foreign { .. }
+                | Error::TopicDiffers { .. }
+                | Error::InvalidConfig { .. }
+                | Error::VersionMismatch { .. } => None,
             }
         }
 

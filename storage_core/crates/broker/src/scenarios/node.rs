@@ -98,6 +98,7 @@ impl TestNode {
             name: "t".to_owned(),
             partitions: 1,
             internal: false,
+            config: std::collections::BTreeMap::new(),
         };
         node.carry_out(&create).unwrap();
         if leader != process {
@@ -129,9 +130,12 @@ impl TestNode {
 
     /// Changes the metadata, and has the node hear of it.
     pub(super) fn propose(&self, command: Command) -> Result<(), CommandRejection> {
+        self.apply(&Envelope { v: 1, id: Uuid::new_v4(), at_ms: 0, expect: None, command })
+    }
+
+    fn apply(&self, envelope: &Envelope) -> Result<(), CommandRejection> {
         let mut metadata = self.metadata.lock();
-        let envelope = Envelope { v: 1, id: Uuid::new_v4(), at_ms: 0, expect: None, command };
-        let outcome = apply(&mut metadata, &envelope);
+        let outcome = apply(&mut metadata, envelope);
         self.publication.publish(&Arc::new(metadata.clone()));
         outcome.map(drop)
     }
@@ -151,7 +155,7 @@ impl TestNode {
             })?
         };
         let Plan::Propose(proposal) = planned else { return Ok(Response::Done) };
-        match proposal.conclude(self.propose(proposal.command().clone())) {
+        match proposal.conclude(self.apply(&proposal.envelope(Uuid::new_v4(), 0))) {
             Conclusion::Answered(answer) => answer,
             Conclusion::Stale(rejected) => panic!("nobody else changes the metadata: {rejected}"),
         }

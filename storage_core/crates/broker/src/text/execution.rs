@@ -15,6 +15,7 @@ use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicPath};
 use crate::reading::reader::ReadOptions;
+use crate::topics::catalogue::NewTopic;
 
 /// Carries the command out for a principal. `number` is that of the answer on its connection, by which the consumer learns
 /// later that it arrived.
@@ -30,7 +31,7 @@ pub(super) async fn execute(
     }
     Ok(match command {
         Command::Register { topic } => {
-            broker.create_topic(&principal.path(topic), 0).await?;
+            broker.create_topic(&principal.path(topic), NewTopic::default()).await?;
             Answer::Done
         }
         Command::Put { topic, payload } => {
@@ -58,7 +59,7 @@ pub(super) async fn execute(
             Answer::Json(json(&names))
         }
         Command::Delete { topic } => {
-            broker.delete_topic(&principal.path(topic)).await?;
+            broker.delete_topic(&principal.path(topic), None).await?;
             Answer::Done
         }
     })

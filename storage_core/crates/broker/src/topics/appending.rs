@@ -11,6 +11,7 @@ use crate::partition::ack::AppendAck;
 use crate::partition::submission::check_batch;
 use crate::partition::ticket::Ticket;
 use crate::topics::Topics;
+use crate::topics::catalogue::NewTopic;
 use crate::topics::creation::EarlyAppend;
 
 impl Topics {
@@ -57,7 +58,7 @@ impl Topics {
         if is_first {
             let (topics, topic) = (self.clone(), to.topic.clone());
             self.cluster().tasks().spawn("create topic", async move {
-                let outcome = topics.create_topic(&topic, 0).await;
+                let outcome = topics.create_topic(&topic, NewTopic::default()).await;
                 let route = topics.cluster().routing().find(&topic).cloned();
                 topics.creations().finish(&topic, |early| {
                     let EarlyAppend { partition, batch, deadline, .. } = early;

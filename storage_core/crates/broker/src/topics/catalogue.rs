@@ -1,7 +1,7 @@
 //! The catalogue: making, dropping and describing topics, and the ids of producers. What changes metadata is asked of the
 //! host.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -15,14 +15,44 @@ use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::reading::ends::{Size, end_of};
 use crate::topics::Topics;
-use crate::topics::view::{NodeView, PartitionView, SegmentStateView, SegmentView, TopicInfo, TopicState};
+use crate::topics::view::{
+    NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo, TopicState,
+};
 
 /// Limit on the partitions of a topic.
 const PARTITIONS_MAX: u32 = 10_000;
 
+/// A topic as it is to be created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewTopic {
+    /// Number of partitions; 0: one, or as many as a topic of that name has.
+    pub partitions: u32,
+    /// Settings that it is to have, by name.
+    pub config: BTreeMap<String, String>,
+}
+
+impl From<u32> for NewTopic {
+    /// A topic with so many partitions and no settings of its own.
+    fn from(partitions: u32) -> Self {
+        Self { partitions, ..Self::default() }
+    }
+}
+
+/// A change of a topic's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigChange {
+    /// Names and their new values.
+    pub set: BTreeMap<String, String>,
+    /// Names that go back to the default.
+    pub unset: BTreeSet<String>,
+    /// The change is refused where the settings have another version.
+    pub expect: Option<u64>,
+}
+
 impl Topics {
-    /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions (0 = any).
-    pub(crate) async fn create_topic(&self, path: &TopicPath, partitions: u32) -> Result<(TopicInfo, bool)> {
+    /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions and these settings.
+    pub(crate) async fn create_topic(&self, path: &TopicPath, new: NewTopic) -> Result<(TopicInfo, bool)> {
+        let NewTopic { partitions, config } = new;
         if partitions > PARTITIONS_MAX {
             let problem = format!("{partitions} partitions are more than {PARTITIONS_MAX}");
             return Err(Error::InvalidRequest { problem });
@@ -30,8 +60,8 @@ impl Topics {
         if self.topic(path).is_some() {
             // The topic may have been dropped elsewhere.
             self.cluster().await_all_metadata(&format!("whether there is a topic {path}")).await?;
-            if let Some(topic) = self.topic(path) {
-                return check_partitions(topic, partitions).map(|topic| (topic, false));
+            if let Some(topic) = self.alike(path, partitions, &config)? {
+                return Ok((topic, false));
             }
         }
         let event = Request::CreateTopic {
@@ -39,19 +69,69 @@ impl Topics {
             name: path.name.to_string(),
             partitions: partitions.max(1),
             internal: path.org.is_internal(),
+            config: config.clone(),
         };
         let answer = self.cluster().control().ask(&event, patience::METADATA_ANSWER_TO_CLIENT).await?;
         let created = matches!(answer, Response::Topic { created: true, .. });
         let missing = || Obstacle::TopicUnpublished { topic: path.to_string() };
-        let topic = self.topic(path).ok_or_else(missing)?;
+        let topic = self.alike(path, partitions, &config)?.ok_or_else(missing)?;
         tracing::info!(topic = %path, partitions = topic.partitions, created, "topic created");
-        check_partitions(topic, partitions).map(|topic| (topic, created))
+        Ok((topic, created))
     }
 
-    /// Drops a topic with all its records.
-    pub(crate) async fn delete_topic(&self, path: &TopicPath) -> Result<()> {
+    /// A topic that is there, if it is as it should be: it has so many partitions (0 is any number), and these settings.
+    fn alike(
+        &self,
+        path: &TopicPath,
+        wanted: u32,
+        config: &BTreeMap<String, String>,
+    ) -> Result<Option<TopicInfo>> {
+        let Some(route) = self.cluster().routing().find(path).cloned() else { return Ok(None) };
+        let topic = TopicInfo::of(&route.topic);
+        if wanted != 0 && wanted != topic.partitions {
+            return Err(Error::TopicExists { topic: topic.name, partitions: topic.partitions, wanted });
+        }
+        if !route.topic.config.has(config) {
+            return Err(Error::TopicDiffers { topic: topic.name });
+        }
+        Ok(Some(topic))
+    }
+
+    /// A topic with all its settings as they are in force, and where each comes from.
+    pub(crate) async fn describe_topic(&self, path: &TopicPath) -> Result<TopicDescription> {
+        self.cluster().await_all_metadata(&format!("the settings of topic {path}")).await?;
+        let routing = self.cluster().routing();
+        let route = routing.find(path).ok_or_else(|| Error::UnknownTopic { topic: path.to_string() })?;
+        let metadata = &routing.metadata;
+        let limits = self.partitions().leaders().limits();
+        Ok(TopicDescription {
+            topic: TopicInfo::of(&route.topic),
+            version: route.topic.config.version,
+            settings: route.topic.config.in_force(&metadata.config, metadata.replication, limits),
+        })
+    }
+
+    /// Changes settings of a topic, all of the change or nothing; answers with what is in force then.
+    pub(crate) async fn alter_topic(
+        &self,
+        path: &TopicPath,
+        change: ConfigChange,
+    ) -> Result<TopicDescription> {
         self.cluster().await_all_metadata(&format!("which topic {path} is")).await?;
         let topic = self.topic(path).ok_or_else(|| Error::UnknownTopic { topic: path.to_string() })?;
+        let ConfigChange { set, unset, expect } = change;
+        let request = Request::AlterTopic { topic: topic.id, set, unset, expect };
+        self.cluster().control().ask(&request, patience::METADATA_ANSWER_TO_CLIENT).await?;
+        let described = self.describe_topic(path).await?;
+        tracing::info!(topic = %path, version = described.version, "topic altered");
+        Ok(described)
+    }
+
+    /// Drops a topic with all its records; with `only` not another one that has the name.
+    pub(crate) async fn delete_topic(&self, path: &TopicPath, only: Option<TopicId>) -> Result<()> {
+        self.cluster().await_all_metadata(&format!("which topic {path} is")).await?;
+        let meant = self.topic(path).filter(|topic| only.is_none_or(|only| topic.id == only));
+        let topic = meant.ok_or_else(|| Error::UnknownTopic { topic: path.to_string() })?;
         self.cluster()
             .control()
             .ask(&Request::DeleteTopic { topic: topic.id }, patience::METADATA_ANSWER_TO_CLIENT)
@@ -168,14 +248,6 @@ impl Topics {
         all["leases"] = json!(routing.leases.by_key.len());
         all
     }
-}
-
-/// `TopicExists` unless the topic has as many partitions as wanted; 0 is any number.
-fn check_partitions(topic: TopicInfo, wanted: u32) -> Result<TopicInfo> {
-    if wanted != 0 && wanted != topic.partitions {
-        return Err(Error::TopicExists { topic: topic.name, partitions: topic.partitions, wanted });
-    }
-    Ok(topic)
 }
 
 fn node_view(id: NodeId, node: Option<&Node>, org: &OrgName, alive: &BTreeSet<NodeId>) -> NodeView {

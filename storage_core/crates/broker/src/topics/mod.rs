@@ -1,7 +1,7 @@
 //! Topics: which there are, what is shown of them, how they are made, and appends to them by name.
 
 mod appending;
-mod catalogue;
+pub(crate) mod catalogue;
 mod creation;
 pub(crate) mod view;
 

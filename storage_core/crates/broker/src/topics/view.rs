@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use walrus_metadata::Topic;
+use walrus_metadata::{SettingInForce, Topic};
 use walrus_model::{SegmentId, TopicId};
 
 /// A topic of the catalogue.
@@ -28,6 +28,17 @@ impl TopicInfo {
             internal: topic.internal,
         }
     }
+}
+
+/// A topic with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicDescription {
+    /// The topic.
+    pub topic: TopicInfo,
+    /// Version of the settings that it has itself; 0 as long as none was set.
+    pub version: u64,
+    /// All settings as they are in force, by name.
+    pub settings: Vec<SettingInForce>,
 }
 
 /// A partition with all its segments.

@@ -1,10 +1,11 @@
-//! Rolls of open segments whose replica set is not what it should be any more, for a node is drained, gone or away too long,
-//! or others came. Their leaders roll them, since the replica set of an open segment never changes (R9).
+//! Rolls of open segments whose replica set or quorum is not what it should be any more, for a node is drained, gone or away too
+//! long, others came, or the topic wants more acknowledgements. Their leaders roll them, since neither of an open segment ever
+//! changes (R9).
 
 use std::sync::Arc;
 
 use walrus_metadata::rolling::Reason;
-use walrus_metadata::{Segment, SegmentState, is_better_elsewhere};
+use walrus_metadata::{Segment, SegmentState, reason_to_roll};
 
 use crate::cluster::routing::is_led_by;
 use crate::node::patience;
@@ -19,17 +20,17 @@ pub(crate) async fn keep_watch(partitions: Arc<Partitions>) {
     let mut ticks = tokio::time::interval(patience::DEPARTURE_LOOK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
-        for segment in departing(&partitions) {
+        for (segment, reason) in departing(&partitions) {
             if shutdown.is_cancelled() {
                 return;
             }
-            roll(&partitions, &segment).await;
+            roll(&partitions, &segment, reason).await;
         }
     }
 }
 
-/// Segments that this process leads and that would be stored better elsewhere.
-fn departing(partitions: &Partitions) -> Vec<Segment> {
+/// Segments that this process leads and that should be stored otherwise, and why.
+fn departing(partitions: &Partitions) -> Vec<(Segment, Reason)> {
     let routing = partitions.cluster().routing();
     let metadata = &routing.metadata;
     let present = partitions.cluster().present(metadata);
@@ -40,8 +41,11 @@ fn departing(partitions: &Partitions) -> Vec<Segment> {
             let is_ours = open.state == SegmentState::Open
                 && is_led_by(open.descriptor.leader, partitions.cluster().config())
                 && partitions.leaders().may_lead(open);
-            if is_ours && is_better_elsewhere(metadata, route.topic.id, partition.index, &present) {
-                found.push(open.clone());
+            if !is_ours {
+                continue;
+            }
+            if let Some(reason) = reason_to_roll(metadata, route.topic.id, partition.index, &present) {
+                found.push((open.clone(), reason));
                 if found.len() == ROLLS_MAX {
                     return found;
                 }
@@ -51,9 +55,9 @@ fn departing(partitions: &Partitions) -> Vec<Segment> {
     found
 }
 
-async fn roll(partitions: &Partitions, segment: &Segment) {
-    if let Err(error) = partitions.end_segment(segment, Reason::Moved).await {
+async fn roll(partitions: &Partitions, segment: &Segment, reason: Reason) {
+    if let Err(error) = partitions.end_segment(segment, reason).await {
         let segment = segment.descriptor.id;
-        tracing::warn!(%segment, %error, "a segment that should move cannot be rolled yet");
+        tracing::warn!(%segment, %reason, %error, "a segment that should be stored otherwise cannot be rolled yet");
     }
 }

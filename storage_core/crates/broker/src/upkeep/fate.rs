@@ -85,6 +85,7 @@ mod tests {
             org: "default".to_owned(),
             name: "t".to_owned(),
             internal: false,
+            config: walrus_metadata::TopicConfig::default(),
             partitions: vec![partition],
         };
         metadata.topics.insert(listed, Arc::new(known));

@@ -211,7 +211,7 @@ fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
         is_unavailable("the segments", broker.segments(&named("logs")).await);
         is_unavailable("the state", broker.topic_state(&named("logs")).await);
         is_unavailable("the topics", broker.list_topics(&OrgName::default(), false).await);
-        is_unavailable("a deletion", broker.delete_topic(&named("logs")).await);
+        is_unavailable("a deletion", broker.delete_topic(&named("logs"), None).await);
     });
     cluster.catch_up(id);
     cluster.block_on(async {
@@ -252,8 +252,8 @@ fn a_node_that_has_missed_the_latest_metadata_hears_them_before_it_calls_anythin
                 .iter()
                 .any(|topic| topic.name == "named")
         );
-        broker.delete_topic(&new("dropped").await.topic).await.unwrap();
-        ahead.delete_topic(&named("named")).await.unwrap();
+        broker.delete_topic(&new("dropped").await.topic, None).await.unwrap();
+        ahead.delete_topic(&named("named"), None).await.unwrap();
         assert!(broker.create_topic(&named("named"), 1).await.unwrap().1, "it is made anew");
         for number in 0..15 {
             put(&ahead, &topic(), &number.to_string()).await.unwrap();
@@ -272,7 +272,7 @@ fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_h
     cluster.fall_behind(behind);
     cluster.block_on(async {
         ahead.create_topic(&named("new"), 1).await.unwrap();
-        ahead.delete_topic(&named("logs")).await.unwrap();
+        ahead.delete_topic(&named("logs"), None).await.unwrap();
         let new = PartitionRef::parse("new", 0).unwrap();
         is_unavailable("an append", put(&broker, &new, "0").await);
         is_unavailable("a read", broker.read(&new, 0, options(Duration::ZERO)).await);
@@ -280,7 +280,7 @@ fn a_node_that_cannot_hear_the_latest_metadata_calls_nothing_unknown_though_it_h
         is_unavailable("the state", broker.topic_state(&named("new")).await);
         is_unavailable("the state of a topic that is gone", broker.topic_state(&named("logs")).await);
         is_unavailable("the topics", broker.list_topics(&OrgName::default(), false).await);
-        is_unavailable("a deletion", broker.delete_topic(&named("new")).await);
+        is_unavailable("a deletion", broker.delete_topic(&named("new"), None).await);
         is_unavailable("a topic that is there already", broker.create_topic(&named("logs"), 1).await);
         is_unavailable("the next entry", broker.consumer().next(&new.topic, 0).await);
     });

@@ -134,7 +134,7 @@ fn a_deleted_topic_is_not_lost() {
     let cluster = start();
     cluster.block_on(async {
         put(&cluster.broker(1), &partition("weather", 0), "x").await.unwrap();
-        cluster.broker(1).delete_topic(&named("weather")).await.unwrap();
+        cluster.broker(1).delete_topic(&named("weather"), None).await.unwrap();
     });
     assert_eq!(lost(&cluster), []);
 }

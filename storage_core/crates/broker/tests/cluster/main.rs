@@ -22,4 +22,5 @@ mod restart;
 mod rollover;
 mod rot;
 mod secret;
+mod topic_settings;
 mod topics;

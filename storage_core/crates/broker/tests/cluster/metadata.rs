@@ -43,11 +43,13 @@ pub(crate) struct Shared {
 impl Shared {
     /// Applies a command and publishes what came of it.
     pub(crate) fn propose(&self, command: Command) -> Result<Answer, walrus_metadata::CommandRejection> {
+        self.apply(&Envelope { v: 1, id: Uuid::new_v4(), at_ms: now_ms(), expect: None, command })
+    }
+
+    fn apply(&self, envelope: &Envelope) -> Result<Answer, walrus_metadata::CommandRejection> {
         let (snapshot, outcome) = {
             let mut metadata = self.metadata.lock();
-            let id = Uuid::new_v4();
-            let envelope = Envelope { v: 1, id, at_ms: now_ms(), expect: None, command };
-            let outcome = apply(&mut metadata, &envelope);
+            let outcome = apply(&mut metadata, envelope);
             (metadata.clone(), outcome)
         };
         self.publish(&snapshot);
@@ -97,7 +99,7 @@ impl Shared {
                 plan(&metadata, &everybody(&metadata), &request, Uuid::new_v4)?
             };
             let Plan::Propose(proposal) = planned else { return self.barrier(from) };
-            let outcome = self.propose(proposal.command().clone()).map(drop);
+            let outcome = self.apply(&proposal.envelope(Uuid::new_v4(), now_ms())).map(drop);
             if let Conclusion::Answered(answer) = proposal.conclude(outcome) {
                 return answer;
             }

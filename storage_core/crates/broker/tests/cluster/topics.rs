@@ -42,7 +42,7 @@ fn walruss_own_topics_are_in_a_place_that_no_organisation_sees() {
             let all = broker.list_topics(&OrgName::default(), true).await.unwrap();
             assert_eq!(all.iter().map(|topic| topic.internal).collect::<Vec<_>>(), [false, true]);
         }
-        cluster.broker(1).delete_topic(&theirs.topic).await.unwrap();
+        cluster.broker(1).delete_topic(&theirs.topic, None).await.unwrap();
         assert!(cluster.broker(2).topic(&own.topic).is_some());
     });
 }
@@ -61,7 +61,7 @@ fn a_deleted_topic_is_forgotten_once_its_space_is_free_on_every_node_also_on_one
     };
     wait_until("all nodes have a log", PATIENCE, || cluster.ids().all(|node| logs(&cluster, node) == 1));
     cluster.stop(3);
-    cluster.block_on(cluster.broker(1).delete_topic(&gone.topic)).unwrap();
+    cluster.block_on(cluster.broker(1).delete_topic(&gone.topic, None)).unwrap();
     cluster.block_on(put(&cluster.broker(1), &gone, "another")).unwrap();
     assert_ne!(cluster.metadata().names["default"]["gone"], id);
     wait_until("two nodes report that they have nothing of it", PATIENCE, || {
@@ -113,7 +113,7 @@ fn trimmed_segments_and_deleted_topics_leave_the_disks_and_nothing_else_does() {
         assert!(matches!(error, Error::OffsetOutOfRange { requested: 0, start: 4, .. }), "{error:?}");
         assert_eq!(read_values(&cluster.broker(1), &topic, 4, 3).await.len(), 3);
 
-        cluster.broker(1).delete_topic(&named("gone")).await.unwrap();
+        cluster.broker(1).delete_topic(&named("gone"), None).await.unwrap();
         let error = cluster.broker(2).read(&gone, 0, options(Duration::ZERO)).await.unwrap_err();
         assert_eq!(error.reason(), "UnknownTopic");
     });

@@ -36,7 +36,7 @@ pub(crate) async fn connect(cluster: &Cluster, node: u32) -> Client {
 }
 
 pub(crate) async fn create(client: &mut Client, topic: &str) {
-    let request = CreateTopicRequest { topic: topic.to_owned(), partitions: 1 };
+    let request = CreateTopicRequest { topic: topic.to_owned(), partitions: 1, ..Default::default() };
     assert!(client.create_topic(request).await.expect("a topic").into_inner().created);
 }
 
@@ -222,7 +222,9 @@ fn topics_and_segments_are_listed() {
     with_client(async |_cluster, mut client| {
         create(&mut client, "b").await;
         create(&mut client, "a").await;
-        let again = client.create_topic(CreateTopicRequest { topic: "a".to_owned(), partitions: 1 }).await;
+        let again = client
+            .create_topic(CreateTopicRequest { topic: "a".to_owned(), partitions: 1, ..Default::default() })
+            .await;
         assert!(!again.unwrap().into_inner().created);
         let topics =
             client.list_topics(ListTopicsRequest { internal: false }).await.unwrap().into_inner().topics;
@@ -298,7 +300,7 @@ fn errors_have_standard_codes_reasons_and_words() {
             assert_eq!((status.code(), reason(&status).as_str()), (code, expected), "{status:?}");
         }
         let status = client
-            .create_topic(CreateTopicRequest { topic: "t".to_owned(), partitions: 2 })
+            .create_topic(CreateTopicRequest { topic: "t".to_owned(), partitions: 2, ..Default::default() })
             .await
             .unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), (Code::AlreadyExists, "TopicExists"));

@@ -60,7 +60,8 @@ fn clients_of_an_organisation_are_told_only_of_its_topics_and_listeners() {
     cluster.block_on(async {
         let mut ours = grpc(&cluster, 1, "grpc").await;
         let mut theirs = grpc(&cluster, 2, "grpc/acme").await;
-        let create = |topic: &str| CreateTopicRequest { topic: topic.to_owned(), partitions: 2 };
+        let create =
+            |topic: &str| CreateTopicRequest { topic: topic.to_owned(), partitions: 2, ..Default::default() };
         assert!(ours.create_topic(create("t")).await.expect("a topic").into_inner().created);
         let record =
             Record { value: Some("x".into()), headers: vec![Header::default()], ..Record::default() };

@@ -8,7 +8,7 @@ use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
 
 /// Limit on n: whoever asks for more copies has made a mistake.
-const FACTOR_MAX: u32 = 9;
+pub(crate) const FACTOR_MAX: u32 = 9;
 
 pub(super) fn bootstrap(
     metadata: &mut Metadata,

@@ -17,6 +17,7 @@ use crate::command::{Command, ENVELOPE_VERSION, Envelope};
 use crate::levels::{ORGANISATIONS_LEVEL, raise_level};
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState, Partition, Recent};
+pub(crate) use cluster::FACTOR_MAX;
 use cluster::{bootstrap, set_replication};
 use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};
@@ -24,7 +25,7 @@ use nodes::{current_process, register_node};
 use organisations::{list_organisations, remove_organisation, set_organisation};
 use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 pub use segments::{EPOCH_MAX, check_follows};
-use topics::{Naming, create_topic, delete_topic, recover_topic, report_emptied};
+use topics::{Naming, alter_topic, create_topic, delete_topic, recover_topic, report_emptied};
 
 /// The number of commands that are remembered. A proposer gives up on an unknown outcome long before so many others came.
 const RECENT_MAX: usize = 4_096;
@@ -94,6 +95,11 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
             find_partition(metadata, *topic, *partition).map(|found| found.version)
         }
         Command::SetConfig { .. } => Ok(metadata.config.version),
+        Command::AlterTopic { topic, .. } => metadata
+            .topics
+            .get(topic)
+            .map(|found| found.config.version)
+            .ok_or(CommandRejection::UnknownTopic { topic: *topic }),
         Command::SetOrganisation { name, .. } | Command::RemoveOrganisation { name } => {
             Ok(metadata.organisations.get(name).map_or(0, |found| found.version))
         }
@@ -145,10 +151,11 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         Command::SetConfig { set, unset } => metadata.config.change(set, unset, version),
         Command::SetOrganisation { name, limits } => set_organisation(metadata, name, *limits, version),
         Command::RemoveOrganisation { name } => remove_organisation(metadata, name),
-        Command::CreateTopic { topic, org, name, internal, first } => {
+        Command::CreateTopic { topic, org, name, internal, config, first } => {
             let naming = Naming::new(metadata, *topic, org, name, *internal);
-            create_topic(metadata, &naming, first, envelope.at_ms, version)
+            create_topic(metadata, &naming, config, first, (envelope.at_ms, version))
         }
+        Command::AlterTopic { topic, set, unset } => alter_topic(metadata, *topic, set, unset, version),
         Command::RecoverTopic { topic, org, name, internal, first } => {
             let naming = Naming::new(metadata, *topic, org, name, *internal);
             recover_topic(metadata, &naming, first, envelope.at_ms, version)

@@ -1,5 +1,6 @@
 //! Commands about topics.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use walrus_model::{Ballot, Descriptor, Epoch, Offset, ReplicaRef, TopicId};
@@ -12,6 +13,7 @@ use crate::organisation::{INTERNAL_ORG, OrganisationLimits};
 use crate::placement::FIRST_EPOCH;
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, Partition, Segment, SegmentState, Topic};
+use crate::topic_config::TopicConfig;
 
 /// Limit on the partitions of one topic: each costs a log on some disk.
 const PARTITIONS_MAX: usize = 10_000;
@@ -35,11 +37,12 @@ impl<'a> Naming<'a> {
 pub(super) fn create_topic(
     metadata: &mut Metadata,
     naming: &Naming<'_>,
+    config: &BTreeMap<String, String>,
     first: &[Descriptor],
-    at_ms: u64,
-    version: u64,
+    (at_ms, version): (u64, u64),
 ) -> Result<Answer, CommandRejection> {
     check_new(metadata, naming, first.len())?;
+    let config = TopicConfig::new(config, version)?;
     for (index, descriptor) in (0..).zip(first) {
         let expected = (naming.id, index, 0, Some(Offset(0)), FIRST_EPOCH);
         let Descriptor { topic, partition, number, base_offset, epoch, .. } = descriptor;
@@ -53,8 +56,25 @@ pub(super) fn create_topic(
     }
     count_creation(metadata, naming, first.len() as u64, at_ms)?;
     let segments = first.iter().map(|descriptor| open_segment(descriptor.clone(), at_ms, version)).collect();
-    add_topic(metadata, naming, segments, version);
+    add_topic(metadata, naming, config, segments, version);
     Ok(Answer::Nothing)
+}
+
+pub(super) fn alter_topic(
+    metadata: &mut Metadata,
+    topic: TopicId,
+    set: &BTreeMap<String, String>,
+    unset: &BTreeSet<String>,
+    version: u64,
+) -> Result<Answer, CommandRejection> {
+    let found = metadata.topics.get_mut(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
+    let mut config = found.config.clone();
+    config.change(set, unset, version)?;
+    let version = config.version;
+    if config != found.config {
+        Arc::make_mut(found).config = config;
+    }
+    Ok(Answer::Config { version })
 }
 
 /// Lists a topic again from what is left of it. Nobody leads that: each partition waits for a recoverer, as an adopted
@@ -82,7 +102,7 @@ pub(super) fn recover_topic(
         adopted.state = SegmentState::Sealing(Ballot::zero(*epoch));
         segments.push(adopted);
     }
-    add_topic(metadata, naming, segments, version);
+    add_topic(metadata, naming, TopicConfig::default(), segments, version);
     Ok(Answer::Nothing)
 }
 
@@ -115,6 +135,7 @@ fn check_new(
 fn add_topic(
     metadata: &mut Metadata,
     &Naming { id, org, name, internal }: &Naming<'_>,
+    config: TopicConfig,
     segments: Vec<Segment>,
     version: u64,
 ) {
@@ -126,7 +147,7 @@ fn add_topic(
         version,
     };
     let partitions = (0..).zip(segments).map(partition).collect();
-    let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, partitions };
+    let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, config, partitions };
     metadata.topics.insert(id, Arc::new(topic));
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
 }

@@ -1,5 +1,7 @@
 //! The metadata of a small cluster, and the commands that tests give it.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 use walrus_metadata::{
     Applied, Command, CommandRejection, ENVELOPE_VERSION, Envelope, LEVEL, Metadata, Present, apply,
@@ -64,10 +66,19 @@ pub(crate) fn create(
 ) -> Result<TopicId, CommandRejection> {
     let topic = TopicId(Uuid::new_v4());
     let present = everybody(metadata);
-    let first = |p| first_descriptor(metadata, topic, p, SegmentId(Uuid::new_v4()), &present).expect("nodes");
+    let first = |p| {
+        first_descriptor(metadata, metadata.replication, (topic, p, SegmentId(Uuid::new_v4())), &present)
+            .expect("nodes")
+    };
     let first = (0..partitions).map(first).collect();
-    let command =
-        Command::CreateTopic { topic, org: "default".into(), name: name.into(), internal: false, first };
+    let command = Command::CreateTopic {
+        topic,
+        org: "default".into(),
+        name: name.into(),
+        internal: false,
+        config: BTreeMap::new(),
+        first,
+    };
     run(metadata, command).map(|_| topic)
 }
 

@@ -9,4 +9,5 @@ mod random;
 mod segments;
 mod settings;
 mod snapshots;
+mod topic_config;
 mod topics;

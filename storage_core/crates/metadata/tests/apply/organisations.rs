@@ -1,5 +1,7 @@
 //! Organisations are namespaces with limits, and a deleted topic is forgotten once no disk has anything of it.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 use walrus_metadata::{
     Command, CommandRejection, DEFAULT_ORG, Envelope, INTERNAL_ORG, LEVEL, Metadata, Organisation,
@@ -24,10 +26,23 @@ fn create_in(
     internal: bool,
 ) -> Result<TopicId, CommandRejection> {
     let (topic, present) = (TopicId(Uuid::new_v4()), everybody(metadata));
-    let first = |p| first_descriptor(metadata, topic, p, SegmentId(Uuid::new_v4()), &present).expect("nodes");
+    let first = |p| {
+        first_descriptor(metadata, metadata.replication, (topic, p, SegmentId(Uuid::new_v4())), &present)
+            .expect("nodes")
+    };
     let first = (0..partitions).map(first).collect();
-    run(metadata, Command::CreateTopic { topic, org: org.into(), name: name.into(), internal, first })
-        .map(|_| topic)
+    run(
+        metadata,
+        Command::CreateTopic {
+            topic,
+            org: org.into(),
+            name: name.into(),
+            internal,
+            config: BTreeMap::new(),
+            first,
+        },
+    )
+    .map(|_| topic)
 }
 
 fn set(metadata: &mut Metadata, name: &str, limits: OrganisationLimits) -> Result<(), CommandRejection> {
@@ -190,10 +205,21 @@ fn creations_are_counted_in_the_latest_second() {
     create(&mut metadata, "a", 1).expect("the first");
     assert!(create(&mut metadata, "b", 1).is_err());
     let topic = TopicId(Uuid::new_v4());
-    let first = first_descriptor(&metadata, topic, 0, SegmentId(Uuid::new_v4()), &everybody(&metadata));
+    let first = first_descriptor(
+        &metadata,
+        metadata.replication,
+        (topic, 0, SegmentId(Uuid::new_v4())),
+        &everybody(&metadata),
+    );
     let (org, name) = (DEFAULT_ORG.to_owned(), "b".to_owned());
-    let create =
-        Command::CreateTopic { topic, org, name, internal: false, first: first.into_iter().collect() };
+    let create = Command::CreateTopic {
+        topic,
+        org,
+        name,
+        internal: false,
+        config: BTreeMap::new(),
+        first: first.into_iter().collect(),
+    };
     apply(&mut metadata, &Envelope { at_ms: NOW_MS + 1_000, ..envelope(9, create) })
         .expect("the next second");
 }

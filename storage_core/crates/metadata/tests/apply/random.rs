@@ -1,5 +1,7 @@
 //! Random sequences of commands, and random bytes.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use walrus_metadata::{Command, Envelope, LEVEL, Metadata, SegmentState, apply, first_descriptor, successor};
 use walrus_model::{SegmentId, TopicId, Value};
@@ -43,9 +45,8 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
             let topic = TopicId(uuid(1_000 + n));
             let first = vec![first_descriptor(
                 metadata,
-                topic,
-                0,
-                SegmentId(uuid(50_000 + n)),
+                metadata.replication,
+                (topic, 0, SegmentId(uuid(50_000 + n))),
                 &everybody(metadata),
             )?];
             Command::CreateTopic {
@@ -53,6 +54,7 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
                 org: "default".into(),
                 name: format!("t{t}"),
                 internal: false,
+                config: BTreeMap::new(),
                 first,
             }
         }

@@ -1,5 +1,7 @@
 //! The chain of segments of a partition: who leads the next one, how one ends, which ones are trimmed.
 
+use std::collections::BTreeMap;
+
 use walrus_metadata::{Command, CommandRejection, Metadata, NodeState, Present, first_descriptor, successor};
 use walrus_model::{Descriptor, Digest, Epoch, NodeId, Offset, SegmentId, TopicId, Value};
 
@@ -40,11 +42,21 @@ fn an_internal_topic_stays_with_its_leader() {
     let mut metadata = cluster_of(3);
     let topic = TopicId(uuid(40));
     let first = vec![
-        first_descriptor(&metadata, topic, 0, SegmentId(uuid(41)), &everybody(&metadata)).expect("nodes"),
+        first_descriptor(
+            &metadata,
+            metadata.replication,
+            (topic, 0, SegmentId(uuid(41))),
+            &everybody(&metadata),
+        )
+        .expect("nodes"),
     ];
     let leader = first[0].leader.node;
     let (org, name) = ("default".to_owned(), "__cursors".to_owned());
-    run(&mut metadata, Command::CreateTopic { topic, org, name, internal: true, first }).expect("new");
+    run(
+        &mut metadata,
+        Command::CreateTopic { topic, org, name, internal: true, config: BTreeMap::new(), first },
+    )
+    .expect("new");
     let next = |avoid: &[NodeId]| {
         let found = successor(&metadata, topic, 0, SegmentId(uuid(42)), avoid, &everybody(&metadata));
         found.expect("a node").leader.node

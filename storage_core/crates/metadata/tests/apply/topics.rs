@@ -1,5 +1,7 @@
 //! Names of topics, their limits, their ends.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 use walrus_metadata::{Command, CommandRejection, Envelope, LEVEL, apply, first_descriptor};
 use walrus_model::{SegmentId, TopicId};
@@ -25,13 +27,19 @@ fn topics_and_partitions_have_limits() {
     create(&mut metadata, "c", 1).expect("room");
     assert_eq!(create(&mut metadata, "d", 1), Err(CommandRejection::TooManyCreations { max: 3 }));
     let topic = TopicId(Uuid::new_v4());
-    let first = first_descriptor(&metadata, topic, 0, SegmentId(Uuid::new_v4()), &everybody(&metadata))
-        .expect("a node");
+    let first = first_descriptor(
+        &metadata,
+        metadata.replication,
+        (topic, 0, SegmentId(Uuid::new_v4())),
+        &everybody(&metadata),
+    )
+    .expect("a node");
     let create = |name: &str, internal| Command::CreateTopic {
         topic,
         org: "default".into(),
         name: name.into(),
         internal,
+        config: BTreeMap::new(),
         first: vec![first.clone()],
     };
     let later = Envelope { at_ms: NOW_MS + 1_000, ..envelope(80, create("d", false)) };
@@ -48,10 +56,21 @@ fn clocks_that_differ_share_one_limit_of_creations_and_one_that_is_far_ahead_hol
     run(&mut metadata, Command::SetConfig { set, unset: Default::default() }).expect("settings");
     let mut create_at = |name: &str, at_ms: u64| {
         let topic = TopicId(Uuid::new_v4());
-        let first = first_descriptor(&metadata, topic, 0, SegmentId(Uuid::new_v4()), &everybody(&metadata));
+        let first = first_descriptor(
+            &metadata,
+            metadata.replication,
+            (topic, 0, SegmentId(Uuid::new_v4())),
+            &everybody(&metadata),
+        );
         let (org, name) = ("default".to_owned(), name.to_owned());
-        let command =
-            Command::CreateTopic { topic, org, name, internal: false, first: first.into_iter().collect() };
+        let command = Command::CreateTopic {
+            topic,
+            org,
+            name,
+            internal: false,
+            config: BTreeMap::new(),
+            first: first.into_iter().collect(),
+        };
         apply(&mut metadata, &Envelope { at_ms, ..envelope(Uuid::new_v4().as_u128(), command) }).map(drop)
     };
     let refused = Err(CommandRejection::TooManyCreations { max: 3 });

@@ -64,12 +64,20 @@ pub(crate) fn cluster(nodes: u128, replication: Replication) -> Metadata {
         register(&mut metadata, n).expect("a new node");
     }
     let first = vec![
-        first_descriptor(&metadata, TOPIC, 0, SegmentId(uuid(1_000)), &everybody(&metadata))
-            .expect("enough nodes"),
+        first_descriptor(
+            &metadata,
+            metadata.replication,
+            (TOPIC, 0, SegmentId(uuid(1_000))),
+            &everybody(&metadata),
+        )
+        .expect("enough nodes"),
     ];
     let (org, name) = ("default".into(), "t".into());
-    run(&mut metadata, Command::CreateTopic { topic: TOPIC, org, name, internal: false, first })
-        .expect("new");
+    run(
+        &mut metadata,
+        Command::CreateTopic { topic: TOPIC, org, name, internal: false, config: BTreeMap::new(), first },
+    )
+    .expect("new");
     metadata
 }
 

@@ -250,10 +250,12 @@ impl World {
         let id = SegmentId(world.mint());
         let state = &world.metadata.state;
         let descriptor =
-            metadata::first_descriptor(state, TOPIC, 0, id, &everybody(state)).expect("enough nodes");
+            metadata::first_descriptor(state, state.replication, (TOPIC, 0, id), &everybody(state))
+                .expect("enough nodes");
         let (org, name) = ("default".to_owned(), "t".to_owned());
         let first = vec![descriptor.clone()];
-        let create = Command::CreateTopic { topic: TOPIC, org, name, internal: false, first };
+        let create =
+            Command::CreateTopic { topic: TOPIC, org, name, internal: false, config: BTreeMap::new(), first };
         world.propose(create).expect("new").expect("new");
         Arc::make_mut(&mut world.promised).descriptors.insert(descriptor.id, descriptor.clone());
         world.open(descriptor.id).expect("the first");

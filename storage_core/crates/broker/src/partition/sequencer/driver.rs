@@ -183,7 +183,7 @@ impl Sequencer {
                 self.fail_queue(&mut state, &error);
             }
             leader.hold(patience::WITHOUT_SUCCESSOR);
-            if leader.may_outgrow(self.leaders.limits()) {
+            if leader.may_outgrow(self.limits()) {
                 self.leaders.copies().bucket().thaw(leader.log().id());
                 return false;
             }

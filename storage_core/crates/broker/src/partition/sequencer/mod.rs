@@ -14,14 +14,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use walrus_log::batch::Batch;
-use walrus_metadata::Segment;
-use walrus_metadata::rolling::Reason;
+use walrus_metadata::rolling::{Limits, Reason};
+use walrus_metadata::{Segment, TopicSettings};
 use walrus_model::{SegmentId, TopicId};
 
-use crate::cluster::routing::open_segment;
+use crate::cluster::routing::{TopicRoute, open_segment};
 use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, SEQUENCER};
 use crate::node::names::TopicPath;
@@ -45,6 +46,7 @@ pub(crate) struct Sequencer {
     topic: TopicId,
     path: TopicPath,
     partition: u32,
+    settings: ArcSwap<TopicSettings>,
     state: Lock<State, SEQUENCER>,
     /// Wakes the driver when all that was sent to another node is answered.
     all_answered: Notify,
@@ -122,7 +124,7 @@ impl Requeue for Sequencer {
 }
 
 impl Sequencer {
-    pub(crate) fn new(leaders: Arc<Leaders>, topic: TopicId, path: TopicPath, partition: u32) -> Self {
+    pub(crate) fn new(leaders: Arc<Leaders>, route: &TopicRoute, partition: u32) -> Self {
         let state = State {
             mode: Mode::Idle,
             queue: VecDeque::new(),
@@ -133,7 +135,15 @@ impl Sequencer {
             obstacle: String::new(),
             moved: None,
         };
-        Self { leaders, topic, path, partition, state: Lock::new(state), all_answered: Notify::new() }
+        Self {
+            leaders,
+            topic: route.topic.id,
+            path: route.path.clone(),
+            partition,
+            settings: ArcSwap::from_pointee(route.settings),
+            state: Lock::new(state),
+            all_answered: Notify::new(),
+        }
     }
 
     /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
@@ -201,8 +211,12 @@ impl Sequencer {
         Ticket::waiting(receiver)
     }
 
-    /// Gives up a target that the changed metadata of this partition do not have any more; `open` is the open segment now.
-    pub(crate) fn metadata_changed(self: &Arc<Self>, open: Option<&Segment>) {
+    /// Follows changed metadata of this partition: its topic's settings, and its open segment. A target that they do not have any
+    /// more is given up.
+    pub(crate) fn metadata_changed(self: &Arc<Self>, open: Option<&Segment>, settings: TopicSettings) {
+        if **self.settings.load() != settings {
+            self.settings.store(Arc::new(settings));
+        }
         let mut state = self.state.lock();
         let open = open.map(|segment| segment.descriptor.id);
         let is_stale = match &state.mode {
@@ -311,7 +325,7 @@ impl Sequencer {
 
     /// Does what is due after an append, or now and then: rolls, or has the successor allotted.
     fn follow_up(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>) {
-        match leader.decide(self.leaders.limits()) {
+        match leader.decide(self.limits()) {
             Decision::Continue => {}
             Decision::AllotSuccessor(_) => roll::allot_ahead(self.leaders.copies(), leader),
             Decision::SealAfterThis(reason) => self.start_roll(state, leader, reason),
@@ -358,6 +372,11 @@ impl Sequencer {
             .metrics()
             .waiting_bytes
             .dec_by(i64::try_from(waiting.batch.len()).unwrap_or(i64::MAX));
+    }
+
+    /// The limits at which a segment of the partition is full.
+    fn limits(&self) -> Limits {
+        self.settings.load().limits(self.leaders.limits())
     }
 
     fn open_segment(&self) -> Option<Segment> {

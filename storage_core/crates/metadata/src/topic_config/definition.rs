@@ -1,0 +1,192 @@
+//! The table of settings: every setting that a topic can have, what it takes, what holds without it, and what it does here.
+
+use crate::apply::FACTOR_MAX;
+
+/// The largest batch that a broker takes, in bytes; a topic can only be stricter.
+pub const BATCH_BYTES_MAX: u64 = 24 << 20;
+
+/// Longest value of a setting that is free text, in bytes.
+const TEXT_BYTES_MAX: usize = 1_000;
+
+/// Names of the settings by which this crate acts.
+pub(super) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
+pub(super) const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
+pub(super) const SEGMENT_BYTES: &str = "segment.bytes";
+pub(super) const SEGMENT_MS: &str = "segment.ms";
+pub(super) const SEGMENT_ENTRIES: &str = "walrus.segment.entries";
+
+/// A setting of a topic. Two are the same if their names are.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Its name; Kafka's where Kafka has it.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub values: Values,
+    /// What holds where the topic does not set it.
+    pub default: Fallback,
+    /// When a change of it is in force.
+    pub effect: Effect,
+    /// What it does here, as one sentence.
+    pub what: &'static str,
+}
+
+/// The values of a setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Values {
+    /// Whole numbers between these two.
+    Whole {
+        /// Lowest.
+        min: i64,
+        /// Highest.
+        max: i64,
+    },
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// `false`, for this reason.
+    OnlyFalse(&'static str),
+    /// Any text of at most so many bytes.
+    Text(usize),
+}
+
+/// What holds where a topic does not set a setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Fallback {
+    /// This value.
+    Value(&'static str),
+    /// A setting of the cluster, and where that is not set an option of each node.
+    ClusterSetting(&'static str),
+    /// The write quorum of the cluster.
+    WriteQuorum,
+}
+
+/// When a change of a setting is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// From the next append on.
+    NextAppend,
+    /// From the next segment on.
+    NextSegment,
+    /// Never: the setting is stored and shown, because clients of Kafka set it.
+    Never,
+}
+
+const fn whole(min: i64, max: i64) -> Values {
+    Values::Whole { min, max }
+}
+
+/// A setting of Kafka that is stored and shown.
+const fn shown(name: &'static str, values: Values, default: &'static str, what: &'static str) -> Definition {
+    Definition { name, values, default: Fallback::Value(default), effect: Effect::Never, what }
+}
+
+const ANY: Values = whole(0, i64::MAX);
+const TEXT: Values = Values::Text(TEXT_BYTES_MAX);
+const BOOLEAN: Values = Values::OneOf(&["true", "false"]);
+
+const NO_INDEX: &str = "Segments have no index files: a block's directory is part of it.";
+const NO_FLUSH: &str = "An acknowledged record is on disks already.";
+const NO_TIERS: &str = "Segments are not moved to another storage.";
+const NO_THROTTLE: &str = "The rate of copies is a setting of the cluster, `copies.bytes_per_second`.";
+const AS_SENT: &str = "Batches stay as they were sent.";
+
+/// All settings, by name.
+pub const DEFINITIONS: [Definition; 24] = [
+    shown("compression.gzip.level", whole(-1, 9), "-1", AS_SENT),
+    shown("compression.lz4.level", whole(1, 17), "9", AS_SENT),
+    shown(
+        "compression.type",
+        Values::OneOf(&["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]),
+        "producer",
+        AS_SENT,
+    ),
+    shown("compression.zstd.level", whole(-131_072, 22), "3", AS_SENT),
+    shown("file.delete.delay.ms", ANY, "60000", "What is deleted frees its space at once."),
+    shown("flush.messages", whole(1, i64::MAX), "9223372036854775807", NO_FLUSH),
+    shown("flush.ms", ANY, "9223372036854775807", NO_FLUSH),
+    shown("follower.replication.throttled.replicas", TEXT, "", NO_THROTTLE),
+    shown("index.interval.bytes", ANY, "4096", NO_INDEX),
+    shown("leader.replication.throttled.replicas", TEXT, "", NO_THROTTLE),
+    shown("local.retention.bytes", whole(-2, i64::MAX), "-2", NO_TIERS),
+    shown("local.retention.ms", whole(-2, i64::MAX), "-2", NO_TIERS),
+    Definition {
+        name: MAX_MESSAGE_BYTES,
+        values: whole(1, BATCH_BYTES_MAX.cast_signed()),
+        default: Fallback::Value("25165824"),
+        effect: Effect::NextAppend,
+        what: "Limit on the bytes of one batch of records, compressed as it was sent; a larger one is refused.",
+    },
+    Definition {
+        name: MIN_INSYNC_REPLICAS,
+        values: whole(1, FACTOR_MAX as i64),
+        default: Fallback::WriteQuorum,
+        effect: Effect::NextSegment,
+        what: "Replicas on whose disks a record is before it is acknowledged: at least so many, never fewer than a \
+               majority, all of them where it is larger than their number. Raising it ends the open segment, as soon \
+               as so many nodes are up.",
+    },
+    shown("preallocate", BOOLEAN, "false", "Files of blocks are always made in their full size."),
+    shown("remote.copy.disable", BOOLEAN, "false", NO_TIERS),
+    shown("remote.log.delete.on.disable", BOOLEAN, "false", NO_TIERS),
+    Definition {
+        name: "remote.storage.enable",
+        values: Values::OnlyFalse("segments are not moved to another storage"),
+        default: Fallback::Value("false"),
+        effect: Effect::Never,
+        what: NO_TIERS,
+    },
+    Definition {
+        name: SEGMENT_BYTES,
+        values: whole(1, 1 << 50),
+        default: Fallback::ClusterSetting("segments.max_bytes"),
+        effect: Effect::NextAppend,
+        what: "Size of a segment's batches at which it ends; the batch that reaches it is the last one in.",
+    },
+    shown("segment.index.bytes", whole(4, i64::MAX), "10485760", NO_INDEX),
+    shown(
+        "segment.jitter.ms",
+        ANY,
+        "0",
+        "Segments of many topics do not end at the same moment by themselves.",
+    ),
+    Definition {
+        name: SEGMENT_MS,
+        values: whole(1, i64::MAX),
+        default: Fallback::ClusterSetting("segments.max_age_ms"),
+        effect: Effect::NextAppend,
+        what: "Age in milliseconds at which a segment ends that has records.",
+    },
+    Definition {
+        name: "unclean.leader.election.enable",
+        values: Values::OnlyFalse("a leader without all acknowledged records would lose them"),
+        default: Fallback::Value("false"),
+        effect: Effect::Never,
+        what: "A leader always has every acknowledged record.",
+    },
+    Definition {
+        name: SEGMENT_ENTRIES,
+        values: whole(1, 1 << 40),
+        default: Fallback::ClusterSetting("segments.max_entries"),
+        effect: Effect::NextAppend,
+        what: "Number of records at which a segment ends; the batch that reaches it is the last one in.",
+    },
+];
+
+/// Settings of Kafka, and of Walrus, that this version does not carry out: whoever sets one is told so, and does not wait in vain
+/// for what it should do.
+pub(super) const NOT_YET: [&str; 15] = [
+    "cleanup.policy",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "retention.bytes",
+    "retention.ms",
+    "walrus.fsync",
+    "walrus.leaders",
+    "walrus.retention.archived",
+    "walrus.retention.consumed",
+    "walrus.retention.pinned",
+];

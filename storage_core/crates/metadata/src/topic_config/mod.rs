@@ -1,0 +1,251 @@
+//! Settings of a topic: which it has, how they are changed, and what is in force where it has none. Pure.
+
+mod definition;
+mod problem;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use walrus_model::Replication;
+
+use crate::cluster_config::ClusterConfig;
+use crate::rejection::CommandRejection;
+use crate::rolling::Limits;
+pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
+use definition::{
+    MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS,
+};
+pub use problem::SettingProblem;
+
+/// The value of `segment.ms` where segments may be of any age.
+const ANY_AGE_MS: u64 = i64::MAX.cast_unsigned();
+
+/// So much of a name or value is repeated to whoever gave a wrong one.
+const SHOWN_CHARS_MAX: usize = 100;
+
+/// The settings that a topic has itself, as they are stored: checked, and in the form in which they are shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicConfig {
+    /// Version of the metadata at the last change of a setting; 0 as long as there was none.
+    pub version: u64,
+    /// Values by name.
+    pub values: BTreeMap<String, String>,
+}
+
+/// The settings of a topic by which brokers act; `None`: each node's own limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicSettings {
+    /// Limit on the bytes of a batch.
+    pub batch_bytes_max: u64,
+    /// Limit on the records of a segment.
+    pub segment_entries_max: Option<u64>,
+    /// Limit on the bytes of a segment's batches.
+    pub segment_bytes_max: Option<u64>,
+    /// Limit on the age of a segment.
+    pub segment_age_ms_max: Option<u64>,
+}
+
+/// Where the value of a setting comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The topic sets it.
+    Topic,
+    /// The cluster sets it, for all topics that do not.
+    Cluster,
+    /// An option of the node that was asked.
+    Node,
+    /// Nobody sets it.
+    BuiltIn,
+}
+
+/// A setting as it is in force for a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingInForce {
+    /// What it is.
+    pub definition: &'static Definition,
+    /// Its value.
+    pub value: String,
+    /// Where that comes from.
+    pub source: Source,
+}
+
+impl TopicSettings {
+    /// The limits at which a segment of the topic is full, where the node's own are `node`.
+    #[must_use]
+    pub fn limits(&self, node: Limits) -> Limits {
+        Limits {
+            entries_max: self.segment_entries_max.unwrap_or(node.entries_max),
+            bytes_max: self.segment_bytes_max.unwrap_or(node.bytes_max),
+            age_max: self.segment_age_ms_max.map_or(node.age_max, |ms| Some(Duration::from_millis(ms))),
+        }
+    }
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Definition {}
+
+impl TopicConfig {
+    /// Whether the topic sets nothing, and never did.
+    pub(crate) fn is_untouched(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The configuration of a topic that is created with these settings.
+    pub(crate) fn new(set: &BTreeMap<String, String>, version: u64) -> Result<Self, CommandRejection> {
+        let mut config = Self::default();
+        config.change(set, &BTreeSet::new(), version)?;
+        Ok(config)
+    }
+
+    /// Sets some settings and forgets others, all or none of them. The version becomes `version` only if one differs then.
+    pub(crate) fn change(
+        &mut self,
+        set: &BTreeMap<String, String>,
+        unset: &BTreeSet<String>,
+        version: u64,
+    ) -> Result<(), CommandRejection> {
+        let mut values = self.values.clone();
+        for name in unset {
+            let refused = |problem| refused(name, problem);
+            find(name).map_err(refused)?;
+            if set.contains_key(name) {
+                return Err(refused(SettingProblem::SetAndUnset));
+            }
+            values.remove(name);
+        }
+        for (name, value) in set {
+            let stored = find(name).and_then(|definition| definition.values.parse(value));
+            values.insert(name.clone(), stored.map_err(|problem| refused(name, problem))?);
+        }
+        if values != self.values {
+            *self = Self { version, values };
+        }
+        Ok(())
+    }
+
+    /// Whether these settings, each of which it may have in another form, are what the topic has already.
+    #[must_use]
+    pub fn has(&self, set: &BTreeMap<String, String>) -> bool {
+        let mut changed = self.clone();
+        changed.change(set, &BTreeSet::new(), self.version).is_ok() && changed == *self
+    }
+
+    /// The settings by which brokers act.
+    #[must_use]
+    pub fn settings(&self) -> TopicSettings {
+        TopicSettings {
+            batch_bytes_max: self.number(MAX_MESSAGE_BYTES).unwrap_or(BATCH_BYTES_MAX),
+            segment_entries_max: self.number(SEGMENT_ENTRIES),
+            segment_bytes_max: self.number(SEGMENT_BYTES),
+            segment_age_ms_max: self.number(SEGMENT_MS),
+        }
+    }
+
+    /// The replication of the topic's next segment, where the cluster's is `cluster`. A quorum that the topic sets is at least a
+    /// majority: with a smaller one every replica would be needed to end a segment.
+    pub(crate) fn replication(&self, cluster: Replication) -> Replication {
+        let wanted = self.number(MIN_INSYNC_REPLICAS).and_then(|wanted| u32::try_from(wanted).ok());
+        let quorum = |wanted: u32| cluster.factor.min(wanted.max(cluster.factor / 2 + 1));
+        Replication { write_quorum: wanted.map_or(cluster.write_quorum, quorum), ..cluster }
+    }
+
+    /// Whether the topic sets a quorum of its own.
+    pub(crate) fn sets_quorum(&self) -> bool {
+        self.values.contains_key(MIN_INSYNC_REPLICAS)
+    }
+
+    /// All settings as they are in force on a node, by name. `node` are the limits of its segments: its options, and above them
+    /// the cluster's settings.
+    #[must_use]
+    pub fn in_force(
+        &self,
+        cluster: &ClusterConfig,
+        replication: Replication,
+        node: Limits,
+    ) -> Vec<SettingInForce> {
+        let limits = self.settings().limits(node);
+        let of_node = |name: &str| match name {
+            SEGMENT_ENTRIES => limits.entries_max,
+            SEGMENT_BYTES => limits.bytes_max,
+            _ => {
+                limits.age_max.map_or(ANY_AGE_MS, |age| u64::try_from(age.as_millis()).unwrap_or(ANY_AGE_MS))
+            }
+        };
+        let in_force = |definition: &'static Definition| {
+            let (value, source) = match (self.values.get(definition.name), definition.default) {
+                (Some(value), _) => (value.clone(), Source::Topic),
+                (None, Fallback::Value(value)) => (value.to_owned(), Source::BuiltIn),
+                (None, Fallback::WriteQuorum) => (replication.write_quorum.to_string(), Source::Cluster),
+                (None, Fallback::ClusterSetting(key)) => {
+                    let is_set = cluster.entries.contains_key(key);
+                    let source = if is_set { Source::Cluster } else { Source::Node };
+                    (of_node(definition.name).to_string(), source)
+                }
+            };
+            SettingInForce { definition, value, source }
+        };
+        DEFINITIONS.iter().map(in_force).collect()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.values.get(name)?.parse().ok()
+    }
+}
+
+impl Values {
+    /// A value as it is stored.
+    fn parse(&self, given: &str) -> Result<String, SettingProblem> {
+        let (given, got) = (given.trim(), || shortened(given));
+        match *self {
+            Self::Whole { min, max } => {
+                let number = given.parse().ok().filter(|number| (min..=max).contains(number));
+                number.map(|number: i64| number.to_string()).ok_or_else(|| SettingProblem::OutOfBounds {
+                    min,
+                    max,
+                    got: got(),
+                })
+            }
+            Self::OneOf(words) => {
+                let found = words.iter().find(|word| word.eq_ignore_ascii_case(given));
+                let problem = || SettingProblem::NoSuchWord { words: words.join(", "), got: got() };
+                found.map(|word| (*word).to_owned()).ok_or_else(problem)
+            }
+            Self::OnlyFalse(_) if given.eq_ignore_ascii_case("false") => Ok("false".to_owned()),
+            Self::OnlyFalse(because) => {
+                Err(SettingProblem::OnlyFalse { because: because.to_owned(), got: got() })
+            }
+            Self::Text(bytes_max) if given.len() > bytes_max => {
+                Err(SettingProblem::TooLong { bytes: given.len() as u64, bytes_max: bytes_max as u64 })
+            }
+            Self::Text(_) => Ok(given.to_owned()),
+        }
+    }
+}
+
+fn find(name: &str) -> Result<&'static Definition, SettingProblem> {
+    if let Some(found) = DEFINITIONS.iter().find(|definition| definition.name == name) {
+        return Ok(found);
+    }
+    if NOT_YET.contains(&name) {
+        return Err(SettingProblem::NotYet);
+    }
+    let given = shortened(name);
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, &given);
+    let names = DEFINITIONS.iter().map(|definition| definition.name).chain(NOT_YET);
+    let nearest = names.max_by(|left, right| likeness(left).total_cmp(&likeness(right))).unwrap_or_default();
+    Err(SettingProblem::Unknown { nearest: nearest.to_owned() })
+}
+
+fn refused(name: &str, problem: SettingProblem) -> CommandRejection {
+    CommandRejection::InvalidTopicConfig { name: shortened(name), problem }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}

@@ -1,0 +1,55 @@
+//! What can be wrong with a setting that a topic is given.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a topic cannot have a setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingProblem {
+    /// There is none of that name.
+    #[error("there is no such setting; the nearest name is {nearest}")]
+    Unknown {
+        /// The name that is most like it.
+        nearest: String,
+    },
+    /// There will be one of that name.
+    #[error("this version does not carry it out yet")]
+    NotYet,
+    /// The value is no number, or not between the bounds.
+    #[error("it takes whole numbers from {min} to {max}, not {got:?}")]
+    OutOfBounds {
+        /// Lowest.
+        min: i64,
+        /// Highest.
+        max: i64,
+        /// The value that was given, shortened.
+        got: String,
+    },
+    /// The value is none of the words.
+    #[error("it takes one of {words}, not {got:?}")]
+    NoSuchWord {
+        /// The words, with commas between them.
+        words: String,
+        /// The value that was given, shortened.
+        got: String,
+    },
+    /// The value would break a promise.
+    #[error("it takes only false, not {got:?}: {because}")]
+    OnlyFalse {
+        /// What the value would bring.
+        because: String,
+        /// The value that was given, shortened.
+        got: String,
+    },
+    /// The text is too long.
+    #[error("it takes at most {bytes_max} bytes, not {bytes}")]
+    TooLong {
+        /// Length of the text.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The request contradicts itself.
+    #[error("it cannot be set and unset at once")]
+    SetAndUnset,
+}
