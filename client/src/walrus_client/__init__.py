@@ -41,8 +41,12 @@ from walrus_client.model import (
     Record,
     Segment,
     SegmentState,
+    SettingEffect,
+    SettingSource,
     Topic,
+    TopicDescription,
     TopicSegments,
+    TopicSetting,
 )
 from walrus_client.outbox import OutRecord
 from walrus_client.producer import Producer
@@ -78,10 +82,14 @@ __all__ = [
     "RetryableError",
     "Segment",
     "SegmentState",
+    "SettingEffect",
+    "SettingSource",
     "TooLarge",
     "Topic",
+    "TopicDescription",
     "TopicExists",
     "TopicSegments",
+    "TopicSetting",
     "Unavailable",
     "UnknownNode",
     "UnknownSegment",

@@ -1,18 +1,30 @@
 """The client of a Walrus cluster: topics, appends and reads over gRPC, from any node of it."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
 from walrus_client import errors
-from walrus_client.model import Appended, BatchPage, Partition, Record, Topic, TopicSegments
+from walrus_client.model import (
+    Appended,
+    BatchPage,
+    Partition,
+    Record,
+    Topic,
+    TopicDescription,
+    TopicSegments,
+)
 from walrus_client.outbox import OutRecord, Target
 from walrus_client.producer import OnDelivery, Producer, as_records
 from walrus_client.sender import ProducerOptions, Sender
 from walrus_client.transport import (
+    ALTER_TOPIC,
     CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
     LIST_NODES,
     LIST_SEGMENTS,
     LIST_TOPICS,
@@ -26,6 +38,8 @@ from walrus_client.transport import (
     parse_addresses,
 )
 from walrus_client.v1 import log_pb2
+
+SettingValue = str | int | float | bool
 
 
 class Client:
@@ -51,10 +65,53 @@ class Client:
         self._sender: Sender | None = None  # sends what `append` takes; the first append makes it
         self._closed = False
 
-    def create_topic(self, topic: str, *, partitions: int = 1) -> Topic:
-        """Creates a topic; one that is there with as many partitions is fine. Durable on return."""
-        answer = self._call(CREATE_TOPIC, log_pb2.CreateTopicRequest(topic=topic, partitions=partitions))
-        return Topic.parse(answer.topic)
+    def create_topic(
+        self, topic: str, *, partitions: int = 1, config: Mapping[str, SettingValue] | None = None
+    ) -> Topic:
+        """Creates a topic; one that is there with as many partitions and these settings is fine. Durable on return.
+
+        *config* are settings of its own, by name. Raises InvalidConfig with a wrong one, TopicExists where it differs.
+        """
+        request = log_pb2.CreateTopicRequest(topic=topic, partitions=partitions, config=_settings(config or {}))
+        return Topic.parse(self._call(CREATE_TOPIC, request).topic)
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        """A topic with all its settings as they are in force, and where each comes from."""
+        return TopicDescription.parse(self._call(DESCRIBE_TOPIC, log_pb2.DescribeTopicRequest(topic=topic)))
+
+    def alter_topic(
+        self,
+        topic: str,
+        config: Mapping[str, SettingValue] | None = None,
+        *,
+        unset: Iterable[str] = (),
+        expect_version: int | None = None,
+    ) -> TopicDescription:
+        """Sets some settings of a topic and takes others back to their defaults, all or none.
+
+        Durable on return, which is what is in force then; `docs/reference/topics.md` says when each acts. Raises
+        InvalidConfig with a wrong one.
+        With *expect_version* raises VersionMismatch where the settings have another one; there is one try then, for
+        after an answer that was lost nobody could tell its own change from somebody else's.
+        """
+        request = log_pb2.AlterTopicRequest(
+            topic=topic, set=_settings(config or {}), unset=unset, expect_version=expect_version
+        )
+        if expect_version is None:
+            return TopicDescription.parse(self._call(ALTER_TOPIC, request))
+        now = time.monotonic()
+        answer = self._transport.call_until(ALTER_TOPIC, request, timeout_s=self._request_timeout_s, deadline=now)
+        return TopicDescription.parse(answer)
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic with all its records; raises UnknownTopic where there is none.
+
+        Only the topic that has the name at the call: one that somebody makes meanwhile under this name stays.
+        """
+        uuid = self.describe_topic(topic).topic.uuid
+        # Where an answer was lost the topic may be gone already.
+        with contextlib.suppress(errors.UnknownTopic):
+            self._call(DELETE_TOPIC, log_pb2.DeleteTopicRequest(topic=topic, uuid=uuid))
 
     def topics(self, *, internal: bool = False) -> list[Topic]:
         """The topics of the cluster by name; with *internal* also those that Walrus keeps for itself."""
@@ -193,6 +250,11 @@ class Client:
             except (errors.RetryableError, errors.OutcomeUnknown):
                 if not pause.sleep_before(deadline):
                     raise
+
+
+def _settings(config: Mapping[str, SettingValue]) -> dict[str, str]:
+    """Settings as brokers take them; a bool is a number in Python, and a word there."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
 
 
 def _read_request(

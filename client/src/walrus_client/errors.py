@@ -82,7 +82,7 @@ class InvalidTopic(RejectedError):
 
 
 class TopicExists(RejectedError):
-    """There is a topic of that name, with another number of partitions."""
+    """There is a topic of that name, with another number of partitions, or other settings."""
 
 
 class OffsetOutOfRange(RejectedError):
@@ -209,6 +209,7 @@ _KINDS: dict[str, type[WalrusError]] = {
     "UnknownSegment": UnknownSegment,
     "InvalidTopic": InvalidTopic,
     "TopicExists": TopicExists,
+    "TopicDiffers": TopicExists,
     "OffsetOutOfRange": OffsetOutOfRange,
     "OutOfOrderSequence": OutOfOrderSequence,
     "ProducerFenced": ProducerFenced,

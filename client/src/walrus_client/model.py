@@ -21,6 +21,75 @@ class Topic:
         return cls(name=message.name, uuid=message.uuid, partitions=message.partitions, internal=message.internal)
 
 
+class SettingSource(StrEnum):
+    """Where the value of a topic's setting comes from."""
+
+    TOPIC = "topic"
+    CLUSTER = "cluster"
+    NODE = "node"
+    BUILT_IN = "built in"
+
+
+class SettingEffect(StrEnum):
+    """When a change of a topic's setting is in force; `NEVER`: it is stored and shown, because Kafka has it."""
+
+    NEXT_APPEND = "next append"
+    NEXT_SEGMENT = "next segment"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """A setting of a topic as it is in force; `what` says what it does."""
+
+    name: str
+    value: str
+    source: SettingSource | None  # None: of a kind that only newer clients know
+    effect: SettingEffect | None
+    what: str
+
+    @classmethod
+    def parse(cls, message: log_pb2.TopicSetting) -> "TopicSetting":
+        return cls(
+            name=message.name,
+            value=message.value,
+            source=_SOURCES.get(message.source),
+            effect=_EFFECTS.get(message.effect),
+            what=message.what,
+        )
+
+
+_SOURCES = {
+    log_pb2.TopicSetting.SOURCE_TOPIC: SettingSource.TOPIC,
+    log_pb2.TopicSetting.SOURCE_CLUSTER: SettingSource.CLUSTER,
+    log_pb2.TopicSetting.SOURCE_NODE: SettingSource.NODE,
+    log_pb2.TopicSetting.SOURCE_BUILT_IN: SettingSource.BUILT_IN,
+}
+_EFFECTS = {
+    log_pb2.TopicSetting.EFFECT_NEXT_APPEND: SettingEffect.NEXT_APPEND,
+    log_pb2.TopicSetting.EFFECT_NEXT_SEGMENT: SettingEffect.NEXT_SEGMENT,
+    log_pb2.TopicSetting.EFFECT_NEVER: SettingEffect.NEVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic with all settings as they are in force, by name. `version` is that of the settings that it has itself."""
+
+    topic: Topic
+    version: int
+    settings: tuple[TopicSetting, ...]
+
+    @classmethod
+    def parse(cls, message: log_pb2.DescribeTopicResponse) -> "TopicDescription":
+        settings = tuple(TopicSetting.parse(setting) for setting in message.settings)
+        return cls(topic=Topic.parse(message.topic), version=message.version, settings=settings)
+
+    def value(self, name: str) -> str:
+        """The value of a setting; raises KeyError where the node knows none of that name."""
+        return {setting.name: setting.value for setting in self.settings}[name]
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node as metadata knows it; `alive` means that its lease had not lapsed."""

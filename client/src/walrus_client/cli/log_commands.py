@@ -22,7 +22,7 @@ from walrus_client.cli.output import (
 )
 from walrus_client.cli.target import BootstrapOption, grpc_addresses, output_of
 from walrus_client.client import Client
-from walrus_client.model import Record
+from walrus_client.model import Record, SettingEffect, SettingSource, TopicDescription
 
 RETRY_TIMEOUT_MS = 5_000  # a person waits; enough for a leader to move
 _FOLLOW_WAIT_MS = 60_000
@@ -39,12 +39,14 @@ def topics(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """List the topics of the cluster, or create one.
+    """List the topics of the cluster; make, describe, change and delete them.
 
     Examples:
         walrus topics
 
         walrus topics create orders --partitions 3
+
+        walrus topics describe orders
     """
     if context.invoked_subcommand is not None:
         return
@@ -61,16 +63,96 @@ def create_topic(
     context: typer.Context,
     topic: Topic,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting of its own; repeat it for more.", show_default=False),
+    ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Create a topic. One that is there with as many partitions is fine."""
+    """Create a topic. One that is there with as many partitions and these settings is fine.
+
+    Examples:
+        walrus topics create orders --partitions 3
+
+        walrus topics create orders --config segment.ms=600000 --config min.insync.replicas=3
+    """
+    settings, unset = _parse_settings(config or [])
+    if unset:
+        raise typer.BadParameter(f"{unset[0]}= has no value", param_hint="--config")
     with _client(context, bootstrap) as client:
-        created = client.create_topic(topic, partitions=partitions)
+        created = client.create_topic(topic, partitions=partitions, config=settings)
     if output_of(context, output) is Output.JSON:
         print_json(as_dict(created))
     else:
         print_line(f"{created.name}: {created.partitions} partition{'s' if created.partitions != 1 else ''}")
+
+
+@topics_app.command("describe")
+def describe_topic(
+    context: typer.Context,
+    topic: Topic,
+    everything: Annotated[bool, typer.Option("--all", help="Also settings that have no effect here.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show a topic's settings as they are in force, where each comes from, and from when a change of it acts.
+
+    Example: walrus topics describe orders
+    """
+    with _client(context, bootstrap) as client:
+        described = client.describe_topic(topic)
+    _print_description(described, output_of(context, output), everything=everything)
+
+
+@topics_app.command("alter")
+def alter_topic(
+    context: typer.Context,
+    topic: Topic,
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=VALUE...", help="KEY= goes back to the default.", show_default=False),
+    ],
+    expect_version: Annotated[
+        int | None,
+        typer.Option("--expect-version", min=0, help="Only if the settings have this version.", show_default=False),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Change settings of a topic while records flow, all or none.
+
+    Examples:
+        walrus topics alter orders max.message.bytes=1048588 segment.ms=600000
+
+        walrus topics alter orders segment.ms=
+    """
+    config, unset = _parse_settings(settings)
+    with _client(context, bootstrap) as client:
+        described = client.alter_topic(topic, config, unset=unset, expect_version=expect_version)
+    _print_description(described, output_of(context, output), everything=False)
+
+
+@topics_app.command("delete")
+def delete_topic(
+    context: typer.Context,
+    topic: Topic,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Delete a topic with all its records.
+
+    Example: walrus topics delete orders --yes
+    """
+    if not yes:
+        typer.confirm(f"Delete topic {topic} with all its records?", abort=True, err=True)
+    with _client(context, bootstrap) as client:
+        client.delete_topic(topic)
+    if output_of(context, output) is Output.JSON:
+        print_json({"deleted": topic})
+    else:
+        print_line(f"topic {topic} is deleted")
 
 
 def segments(
@@ -183,6 +265,35 @@ def read(
 
 def _client(context: typer.Context, bootstrap: str | None) -> Client:
     return Client(grpc_addresses(context, bootstrap), retry_timeout_ms=RETRY_TIMEOUT_MS)
+
+
+def _parse_settings(settings: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return what to set, and what to take back."""
+    config, unset = {}, []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="KEY=VALUE")
+        if value:
+            config[key] = value
+        else:
+            unset.append(key)
+    return config, unset
+
+
+def _print_description(described: TopicDescription, output: Output, *, everything: bool) -> None:
+    if output is Output.JSON:
+        print_json(as_dict(described))
+        return
+    shown = [
+        setting
+        for setting in described.settings
+        if everything or setting.effect is not SettingEffect.NEVER or setting.source is SettingSource.TOPIC
+    ]
+    print_table(
+        ("setting", f"value (version {described.version})", "source", "acts from"),
+        ((setting.name, setting.value, setting.source, setting.effect) for setting in shown),
+    )
 
 
 def _values(values: list[str] | None) -> Iterator[bytes]:

@@ -1,0 +1,157 @@
+"""Topics on real nodes: their settings, over restarts and upgrades, and as docs/reference/topics.md shows them."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from node_process import NodeProcess
+from waiting import wait_until
+from walrus_client import Client, SettingEffect, SettingSource, errors
+from walrus_client.transport import DELETE_TOPIC
+from walrus_client.v1 import log_pb2
+
+walrus_core = pytest.importorskip("walrus_core")
+
+Make = Callable[..., NodeProcess]
+TIMEOUT_S = 120.0
+PAGE = Path(__file__).parents[2] / "docs/reference/topics.md"
+LEVEL = walrus_core.Metadata.LEVEL
+
+
+def address(node: NodeProcess) -> str:
+    return f"127.0.0.1:{node.ports['grpc']}"
+
+
+def three(node: Make, *flags: str) -> list[NodeProcess]:
+    first = node("--bootstrap", "--replication-factor=3", "--write-quorum=2").start(*flags)
+    nodes = [first, *(node("--join", first.raft_address).start(*flags) for _ in range(2))]
+    for each in nodes:
+        each.wait_ready()
+    return nodes
+
+
+def wait_for_settings(node: NodeProcess) -> None:
+    """Waits until the cluster takes commands that change settings, for its leader has raised the level."""
+    with Client(address(node)) as client:
+        client.create_topic("probe")
+
+        def is_taken() -> bool:
+            try:
+                client.alter_topic("probe", {})
+            except errors.RejectedError:
+                return False
+            return True
+
+        wait_until("the cluster knows settings", is_taken, timeout_s=TIMEOUT_S)
+        client.delete_topic("probe")
+
+
+def cli(node: NodeProcess, *arguments: str) -> str:
+    command = [sys.executable, "-m", "walrus_client.cli", *arguments, "--bootstrap", address(node)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
+    started = node("--bootstrap").start()
+    started.wait_ready()
+    wait_for_settings(started)
+    shell, python = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
+    assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
+    assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
+    assert re.search(r"segment\.ms +9223372036854775807 +node", printed[-1])
+    assert "flush.ms" not in printed[-1]
+    cli(started, "topics", "delete", "orders", "--yes")
+    exec(python.replace("127.0.0.1:9090", address(started)), {})
+    with Client(address(started)) as client:
+        described = client.describe_topic("orders")
+    assert (described.value("segment.bytes"), described.value("segment.ms")) == ("1048576", "9223372036854775807")
+
+
+def test_settings_are_the_same_at_every_node_and_after_a_restart_of_all(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    with Client(address(nodes[0])) as client:
+        client.create_topic("t", config={"walrus.segment.entries": 2, "preallocate": True})
+        with pytest.raises(errors.TopicExists, match="other settings"):
+            client.create_topic("t", config={"preallocate": False})
+        version = client.alter_topic("t", {"max.message.bytes": 500}, unset=["preallocate"]).version
+        with pytest.raises(errors.VersionMismatch) as stale:
+            client.alter_topic("t", {"max.message.bytes": 1}, expect_version=version - 1)
+        assert (stale.value.expected, stale.value.current) == (version - 1, version)
+        with pytest.raises(errors.InvalidConfig, match=r"nearest name is max\.message\.bytes") as wrong:
+            client.alter_topic("t", {"max.mesage.bytes": 1})
+        assert wrong.value.key == "max.mesage.bytes"
+        for number in range(5):
+            client.append("t", [str(number).encode()])
+        with pytest.raises(errors.TooLarge, match="limit is 500"):
+            client.append("t", [b"x" * 501])
+    for each in nodes:
+        assert each.stop() == 0
+    for each in nodes:
+        each.start()
+    for each in nodes:
+        each.wait_ready()
+        with Client(",".join(map(address, [each, *nodes]))) as client:
+            described = client.describe_topic("t")
+            assert described.version == version
+            own = {s.name: s.value for s in described.settings if s.source is SettingSource.TOPIC}
+            assert own == {"walrus.segment.entries": "2", "max.message.bytes": "500"}
+            assert {s.effect for s in described.settings} == set(SettingEffect)
+            assert [record.value for record in client.read("t")] == [b"0", b"1", b"2", b"3", b"4"]
+            assert [segment.end_offset for segment in client.segments("t")[0].segments[:2]] == [2, 4]
+
+
+def test_a_topic_that_took_a_deleted_ones_name_is_not_deleted_in_its_place(node: Make) -> None:
+    started = node("--bootstrap").start()
+    started.wait_ready()
+    with Client(address(started)) as client:
+        before = client.create_topic("t")
+        client.delete_topic("t")
+        with pytest.raises(errors.UnknownTopic):
+            client.delete_topic("t")
+        after = client.create_topic("t")
+        assert after.uuid != before.uuid
+        described = json.loads(cli(started, "topics", "describe", "t", "--output", "json"))
+        assert described["topic"]["uuid"] == after.uuid
+        with pytest.raises(errors.UnknownTopic):
+            client._call(DELETE_TOPIC, log_pb2.DeleteTopicRequest(topic="t", uuid=before.uuid))
+        with pytest.raises(errors.InvalidRequest, match="is not a uuid"):
+            client._call(DELETE_TOPIC, log_pb2.DeleteTopicRequest(topic="t", uuid="t"))
+        command = [sys.executable, "-m", "walrus_client.cli", "topics", "delete", "t", "--bootstrap", address(started)]
+        asked = subprocess.run(command, input="n\n", capture_output=True, text=True, check=False, timeout=60)
+        assert (asked.returncode, asked.stdout.strip()) == (1, "")
+        assert "Delete topic t with all its records?" in asked.stderr
+        assert [topic.uuid for topic in client.topics()] == [after.uuid]
+
+
+def test_settings_wait_until_every_node_knows_them(node: Make) -> None:
+    nodes = three(node, "--test-controls", "--test-level", str(LEVEL - 1))
+    with Client(address(nodes[0])) as client:
+        client.create_topic("t")
+    restart(nodes[:2])
+    with Client(address(nodes[0])) as client:
+        with pytest.raises(errors.RejectedError, match=f"needs commands of level {LEVEL}"):
+            client.alter_topic("t", {"segment.ms": 1_000})
+        with pytest.raises(errors.RejectedError, match=f"needs commands of level {LEVEL}"):
+            client.create_topic("other", config={"segment.ms": 1_000})
+        assert client.describe_topic("t").version == 0
+        assert [topic.name for topic in client.topics()] == ["t"]
+    restart(nodes[2:])
+    wait_for_settings(nodes[0])
+    with Client(address(nodes[0])) as client:
+        assert client.alter_topic("t", {"segment.ms": 1_000}).value("segment.ms") == "1000"
+
+
+def restart(nodes: list[NodeProcess]) -> None:
+    for each in nodes:
+        assert each.stop() == 0
+        each.start()
+        each.wait_ready()
