@@ -41,13 +41,13 @@ pub use disk::{
 pub use error::{Error, Result};
 pub use handle::{AppendReceipt, Arrival, CommitTicket, CompactionReport, Cursor, Hold, Log, Seal};
 pub use log::{Admission, Entry, Floor, FloorReason, LogSpec, ProducerTable, Retention, Slices};
-pub use options::{Backend, FsyncSchedule, Options, ReadConsistency};
+pub use options::{Backend, Options, ReadConsistency};
 pub use recovery::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub(crate) use seeded::seeded;
 pub use store::Store;
 pub use store::inspection::{BlockView, Inspection, LogView, VerifyReport, inspect, verify};
 pub use store::repair::{RebuiltJournal, RepairReport, repair};
-pub use types::{Epoch, LogId, Offset};
+pub use types::{Epoch, FsyncSchedule, LogId, Offset};
 pub use walrus::{Topic, TopicArrival, Walrus, WalrusBuilder};
 
 const _: () = assert!(usize::BITS == 64, "files are mapped whole");

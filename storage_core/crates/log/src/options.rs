@@ -1,57 +1,14 @@
 //! The options of a store: sizes, durability, backend.
 
 use std::fs;
-use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
+use walrus_model::NoSchedule;
+
 use crate::error::{Error, Result};
 use crate::page::PAGE_BYTES;
-
-/// Schedule of the syncs of data, for a store and for each log that has its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FsyncSchedule {
-    /// An append is durable when its ticket resolves; concurrent appends share a sync.
-    #[default]
-    SyncEach,
-    /// Data is synced in the background, this many milliseconds after the first append that is not synced.
-    Milliseconds(NonZeroU64),
-    /// Data is never synced, not even at a seal or at close. A power failure may take everything. A killed process
-    /// loses nothing with `mmap`; with other backends it loses what waited in memory: a tenth of a second of appends,
-    /// more if they outran the disk ([`Options::unsynced_bytes_max`]).
-    /// [`Store::put_property`](crate::Store::put_property) syncs all the same.
-    NoFsync,
-}
-
-impl FsyncSchedule {
-    /// Whether data is synced at all.
-    pub(crate) fn syncs(self) -> bool {
-        self != Self::NoFsync
-    }
-
-    /// The number that stands for the schedule on disk: 0 for each, the greatest for never, else the milliseconds.
-    pub(crate) fn to_number(self) -> u64 {
-        match self {
-            Self::SyncEach => 0,
-            Self::Milliseconds(interval) => interval.get(),
-            Self::NoFsync => u64::MAX,
-        }
-    }
-
-    /// The schedule of a number from [`FsyncSchedule::to_number`].
-    pub(crate) fn from_number(number: u64) -> Self {
-        match NonZeroU64::new(number) {
-            None => Self::SyncEach,
-            Some(NonZeroU64::MAX) => Self::NoFsync,
-            Some(interval) => Self::Milliseconds(interval),
-        }
-    }
-
-    /// Whether readers see a record before it is synced, so that a power failure can take it back.
-    pub(crate) fn publishes_at_append(self) -> bool {
-        self != Self::SyncEach
-    }
-}
+use crate::types::FsyncSchedule;
 
 /// How often the place of a cursor is made durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,18 +43,9 @@ pub enum Backend {
     IoUring,
 }
 
-impl FromStr for FsyncSchedule {
-    type Err = Error;
-
-    /// Parses `each`, `never` or `<n>ms`.
-    fn from_str(text: &str) -> Result<Self> {
-        let milliseconds = || text.strip_suffix("ms")?.parse().ok().map(Self::Milliseconds);
-        match text {
-            "each" => Ok(Self::SyncEach),
-            "never" => Ok(Self::NoFsync),
-            _ => milliseconds()
-                .ok_or_else(|| invalid("fsync", format!("{text:?} is not each, never or <n>ms"))),
-        }
+impl From<NoSchedule> for Error {
+    fn from(reason: NoSchedule) -> Self {
+        invalid("fsync", reason.to_string())
     }
 }
 
@@ -198,12 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_and_backends_have_names() {
-        let schedule = |text: &str| text.parse::<FsyncSchedule>().ok();
-        assert_eq!(schedule("each"), Some(FsyncSchedule::SyncEach));
-        assert_eq!(schedule("never"), Some(FsyncSchedule::NoFsync));
-        assert_eq!(schedule("50ms"), NonZeroU64::new(50).map(FsyncSchedule::Milliseconds));
-        assert_eq!(["0ms", "ms", "-1ms", "", "sometimes"].map(schedule), [None; 5]);
+    fn backends_have_names() {
         assert_eq!("mmap".parse::<Backend>().ok(), Some(Backend::Mmap));
         assert_eq!("io_uring".parse::<Backend>().ok(), Some(Backend::IoUring));
         assert!("floppy".parse::<Backend>().is_err());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-pub use walrus_model::{Epoch, Offset};
+pub use walrus_model::{Epoch, FsyncSchedule, Offset};
 
 /// Identity of a log. The name of a deleted log can be used again, its id cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

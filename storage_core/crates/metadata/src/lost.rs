@@ -15,6 +15,7 @@ use crate::organisation::DEFAULT_ORG;
 use crate::placement::first_descriptor;
 use crate::presence::Present;
 use crate::state::Metadata;
+use crate::topic_config::TopicConfig;
 
 /// The facts that a disk was told of a topic when it made the first log of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,7 +184,7 @@ pub fn recover_topic(
         found
             .or_else(|| {
                 let place = (lost.topic, partition.index, fresh());
-                first_descriptor(metadata, metadata.replication, place, present)
+                first_descriptor(metadata, &TopicConfig::default(), place, present)
             })
             .ok_or(Unrecoverable::NoReplicas { partition: partition.index })
     };
@@ -247,6 +248,7 @@ fn lost_partition(metadata: &Metadata, topic: TopicId, index: u32, found: &[&Rem
             leader: LeaderRef { node: replicas[0].node, process: ProcessId::from_u128(0) },
             write_quorum: u32::try_from(quorum.min(replicas.len())).unwrap_or(1),
             replicas,
+            fsync: None,
         }
     };
     let descriptor = recorded.unwrap_or_else(made_up);

@@ -9,16 +9,17 @@ use walrus_model::{
 use crate::presence::Present;
 use crate::rolling::Reason;
 use crate::state::{Metadata, Node, NodeState, Partition, Topic};
+use crate::topic_config::TopicConfig;
 
 /// Epoch of the first segment of every partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Descriptor of the first segment of a partition of a new topic, with the topic's replication; `None` when fewer than w nodes
+/// Descriptor of the first segment of a partition of a new topic, of a topic with these settings; `None` when fewer than w nodes
 /// are healthy. Topics spread over the nodes by their uuid, partitions of a topic in turn.
 #[must_use]
 pub fn first_descriptor(
     metadata: &Metadata,
-    replication: Replication,
+    config: &TopicConfig,
     (topic, partition, id): (TopicId, u32, SegmentId),
     present: &Present,
 ) -> Option<Descriptor> {
@@ -26,6 +27,7 @@ pub fn first_descriptor(
     let healthy: Vec<&Node> = metadata.nodes.values().filter(|node| view.is_healthy(node)).collect();
     let place = topic.as_u128().wrapping_add(u128::from(partition)).checked_rem(healthy.len() as u128)?;
     let leader = healthy.into_iter().nth(usize::try_from(place).ok()?)?;
+    let replication = config.replication(metadata.replication);
     let replicas = view.replica_set(leader, replication)?;
     Some(Descriptor {
         id,
@@ -37,6 +39,7 @@ pub fn first_descriptor(
         leader: LeaderRef { node: leader.id, process: leader.process },
         replicas,
         write_quorum: replication.write_quorum,
+        fsync: config.fsync(),
     })
 }
 
@@ -151,6 +154,7 @@ impl<'a> View<'a> {
             leader: LeaderRef { node: leader.id, process: leader.process },
             replicas,
             write_quorum: replication.write_quorum,
+            fsync: topic.config.fsync(),
         })
     }
 

@@ -244,9 +244,8 @@ pub fn plan(
         Request::CreateTopic { org, name, partitions, internal, config } => {
             let topic = TopicId(fresh());
             let settings = TopicConfig::new(&config, 0).map_err(RequestError::Rejected)?;
-            let replication = settings.replication(metadata.replication);
             let mut first = |partition| {
-                first_descriptor(metadata, replication, (topic, partition, SegmentId(fresh())), present)
+                first_descriptor(metadata, &settings, (topic, partition, SegmentId(fresh())), present)
                     .ok_or(RequestError::NoNode)
             };
             let first = (0..partitions).map(&mut first).collect::<Result<_, _>>()?;

@@ -51,7 +51,7 @@ fn create(metadata: &mut Metadata, name: &str, leader: u32, stored_by: &[u32]) {
     let topic = TopicId(Uuid::new_v4());
     let present = Present::only(metadata.nodes.keys().copied());
     let any =
-        first_descriptor(metadata, metadata.replication, (topic, 0, SegmentId(Uuid::new_v4())), &present)
+        first_descriptor(metadata, &Default::default(), (topic, 0, SegmentId(Uuid::new_v4())), &present)
             .expect("a node is up");
     let first = vec![Descriptor {
         leader: LeaderRef { node: NodeId(leader), process: ProcessId(uuid(200 + u128::from(leader))) },
@@ -93,7 +93,7 @@ fn a_draining_node_gets_no_segment_whatever_it_says_of_itself_until_the_drain_is
     for _ in 0..20 {
         let first = first_descriptor(
             &metadata,
-            metadata.replication,
+            &Default::default(),
             (TopicId(Uuid::new_v4()), 0, SegmentId(Uuid::new_v4())),
             &present,
         );

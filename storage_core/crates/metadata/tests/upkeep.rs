@@ -45,7 +45,7 @@ impl World {
         world.run(Command::RaiseLevel { level: LEVEL }).expect("known by all");
         let first = first_descriptor(
             &world.metadata,
-            world.metadata.replication,
+            &Default::default(),
             (TOPIC, 0, SegmentId(Uuid::new_v4())),
             &world.present(),
         );

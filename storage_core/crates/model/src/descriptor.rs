@@ -1,5 +1,6 @@
 //! The descriptor of a segment: everything that was fixed when it was opened.
 
+use crate::fsync::FsyncSchedule;
 use crate::identity::{DiskId, NodeId, ProcessId, SegmentId, TopicId};
 use crate::number::{Epoch, Offset};
 
@@ -27,6 +28,9 @@ pub struct Descriptor {
     /// w: so many copies make a record acknowledged.
     #[cfg_attr(feature = "serde", serde(default = "one"))]
     pub write_quorum: u32,
+    /// When its replicas sync what is appended, where its topic says so; `None`: as each node's store does.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub fsync: Option<FsyncSchedule>,
 }
 
 #[cfg(feature = "serde")]

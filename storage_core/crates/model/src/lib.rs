@@ -5,6 +5,7 @@
 
 mod ballot;
 mod descriptor;
+mod fsync;
 mod identity;
 mod number;
 pub mod ranges;
@@ -12,6 +13,7 @@ mod value;
 
 pub use ballot::Ballot;
 pub use descriptor::{Descriptor, LeaderRef, ReplicaRef, Replication};
+pub use fsync::{FsyncSchedule, NoSchedule};
 pub use identity::{AttemptId, DiskId, NodeId, ProcessId, SegmentId, TopicId};
 pub use number::{Digest, Epoch, Offset};
 pub use ranges::OffsetRange;

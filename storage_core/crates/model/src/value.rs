@@ -61,6 +61,7 @@ mod tests {
             leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(3) },
             replicas: vec![ReplicaRef { node: NodeId(1), disk: DiskId::from_u128(4) }],
             write_quorum: 1,
+            fsync: None,
         }
     }
 

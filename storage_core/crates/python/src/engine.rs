@@ -60,7 +60,7 @@ impl Walrus {
         let defaults = Options::default();
         let options = Options {
             backend: backend.parse()?,
-            fsync: fsync.parse::<FsyncSchedule>()?,
+            fsync: fsync.parse::<FsyncSchedule>().map_err(Error::from)?,
             block_bytes: block_bytes.unwrap_or(defaults.block_bytes),
             blocks_per_file: blocks_per_file.unwrap_or(defaults.blocks_per_file),
             ..defaults

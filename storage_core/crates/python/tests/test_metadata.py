@@ -92,7 +92,8 @@ def test_requests_of_a_data_plane_are_carried_out_on_healthy_nodes_in_turn() -> 
     for node in (1, 2, 3):
         register(metadata, node)
     presence.observe(metadata, 0)
-    create: dict[str, Any] = {"kind": "create_topic", "org": "default", "name": "t", "partitions": 1, "internal": False}
+    naming = {"org": "default", "name": "t", "internal": False}
+    create: dict[str, Any] = {"kind": "create_topic", **naming, "partitions": 1, "config": {}}
     assert carried_out(metadata, presence.look(metadata, 0), **create) == {"Err": "no_node"}
     for node in (1, 2, 3):
         renew(metadata, node)
@@ -113,6 +114,16 @@ def test_requests_of_a_data_plane_are_carried_out_on_healthy_nodes_in_turn() -> 
     lapsed = presence.look(metadata, LEASE_MS * 1_000_000 + 1)
     assert lapsed.alive == []
     assert carried_out(metadata, lapsed, **roll, avoid=[]) == {"Err": "no_node"}
+
+
+def test_a_change_of_settings_names_the_version_that_it_expects() -> None:
+    metadata, presence = founded(), walrus_core.Presence(LEASE_MS)
+    present = presence.look(metadata, 0)
+    change = {"kind": "alter_topic", "topic": str(uuid.uuid4()), "set": {"segment.ms": "5"}, "unset": []}
+    for expect in (None, 7):
+        envelope = metadata.plan(json.dumps({**change, "expect": expect}), present).envelope(0)
+        assert envelope is not None
+        assert json.loads(envelope)["expect"] == expect
 
 
 def test_what_is_no_request_of_a_data_plane_is_told() -> None:

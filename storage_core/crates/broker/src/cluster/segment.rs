@@ -30,7 +30,7 @@ pub(crate) fn log_spec(segment: &Descriptor, producers: ProducerTable) -> Option
         base_offset: segment.base_offset?,
         epoch: segment.epoch,
         producers,
-        fsync: None,
+        fsync: segment.fsync,
     })
 }
 

@@ -7,11 +7,11 @@
 use bytes::Bytes;
 use uuid::Uuid;
 use walrus_model::{
-    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, OffsetRange, ProcessId,
-    ReplicaRef, SegmentId, TopicId, Value,
+    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, FsyncSchedule, LeaderRef, NodeId, Offset,
+    OffsetRange, ProcessId, ReplicaRef, SegmentId, TopicId, Value,
 };
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Why a record cannot be read.
@@ -20,9 +20,11 @@ pub(crate) enum RecordError {
     /// Bytes differ from what was written, or they were written under another key.
     #[error("it is damaged: its checksum differs")]
     Damaged,
-    /// A newer program wrote it.
-    #[error("it has format {version}, this program reads {VERSION}: start a newer version")]
-    Newer {
+    /// Another version of the program wrote it.
+    #[error(
+        "it has format {version}, this program reads {VERSION}: start the version that wrote it, or a newer one"
+    )]
+    OtherVersion {
         /// What its first byte says.
         version: u8,
     },
@@ -48,7 +50,7 @@ pub(crate) fn decode<T: Field>(key: &str, bytes: &[u8]) -> Result<T, RecordError
     }
     let (version, mut fields) = body.split_first().ok_or(RecordError::Malformed)?;
     if *version != VERSION {
-        return Err(RecordError::Newer { version: *version });
+        return Err(RecordError::OtherVersion { version: *version });
     }
     let record = T::take(&mut fields).ok_or(RecordError::Malformed)?;
     if fields.is_empty() { Ok(record) } else { Err(RecordError::Malformed) }
@@ -123,8 +125,29 @@ fields!(LeaderRef { node, process });
 fields!(ReplicaRef { node, disk });
 fields!(OffsetRange { start, end });
 fields!(Ballot { epoch, attempt });
-fields!(Descriptor { id, topic, partition, number, base_offset, epoch, leader, replicas, write_quorum });
+fields!(Descriptor {
+    id,
+    topic,
+    partition,
+    number,
+    base_offset,
+    epoch,
+    leader,
+    replicas,
+    write_quorum,
+    fsync
+});
 fields!(Value { end, digest, successor, possible_loss, lost });
+
+impl Field for FsyncSchedule {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.to_number().put(to);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        u64::take(from).map(Self::from_number)
+    }
+}
 
 impl Field for Uuid {
     fn put(&self, to: &mut Vec<u8>) {
@@ -216,6 +239,7 @@ pub(crate) mod tests {
             leader: LeaderRef { node: NodeId(1), process: ProcessId(uuid(0xc0)) },
             replicas: (1..=3).map(replica).collect(),
             write_quorum: 2,
+            fsync: (!seed.is_multiple_of(2)).then_some(FsyncSchedule::NoFsync),
         }
     }
 
@@ -252,7 +276,7 @@ pub(crate) mod tests {
         body.truncate(body.len() - CHECKSUM_BYTES);
         body[0] = 9;
         body.extend(checksum("k", &body).to_le_bytes());
-        assert_eq!(decode::<Descriptor>("k", &body), Err(RecordError::Newer { version: 9 }));
+        assert_eq!(decode::<Descriptor>("k", &body), Err(RecordError::OtherVersion { version: 9 }));
     }
 
     #[test]

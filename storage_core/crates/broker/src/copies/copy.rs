@@ -505,6 +505,7 @@ mod tests {
             leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(2) },
             replicas: vec![replica],
             write_quorum: 1,
+            fsync: None,
         }
     }
 

@@ -144,6 +144,7 @@ mod tests {
             leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(0) },
             replicas: vec![replica(1)],
             write_quorum: 1,
+            fsync: None,
         };
         let sealed = |(number, state, since): &(u64, CopyState, u64)| Segment {
             descriptor: descriptor(*number),

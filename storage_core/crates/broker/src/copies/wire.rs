@@ -5,8 +5,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 use walrus_metadata::EPOCH_MAX;
 use walrus_model::{
-    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, OffsetRange, ProcessId,
-    ReplicaRef, SegmentId, TopicId, Value,
+    AttemptId, Ballot, Descriptor, Digest, DiskId, Epoch, FsyncSchedule, LeaderRef, NodeId, Offset,
+    OffsetRange, ProcessId, ReplicaRef, SegmentId, TopicId, Value,
 };
 use walrus_replica::{Accept, Assigned, CutId, Fence, FenceAnswer, Refusal, Reply};
 
@@ -217,6 +217,7 @@ pub(crate) fn encode_descriptor(descriptor: &Descriptor) -> peer::Descriptor {
         leader_process: uuid_bytes(descriptor.leader.process.0),
         replicas: descriptor.replicas.iter().map(replica).collect(),
         write_quorum: descriptor.write_quorum,
+        fsync: descriptor.fsync.map(FsyncSchedule::to_number),
     }
 }
 
@@ -236,6 +237,7 @@ pub(crate) fn decode_descriptor(descriptor: Option<peer::Descriptor>) -> Result<
         leader: LeaderRef { node: NodeId(read.leader_node), process: ProcessId(uuid(&read.leader_process)?) },
         replicas: read.replicas.iter().map(replica).collect::<Result<_>>()?,
         write_quorum: read.write_quorum,
+        fsync: read.fsync.map(FsyncSchedule::from_number),
     };
     if !descriptor.is_sound() {
         return Err(wrong(&format!("the replicas of segment {} are not possible", descriptor.id)));
@@ -320,6 +322,7 @@ mod tests {
             leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(9) },
             replicas: vec![replica],
             write_quorum: 1,
+            fsync: Some(FsyncSchedule::Milliseconds(std::num::NonZeroU64::MIN)),
         }
     }
 

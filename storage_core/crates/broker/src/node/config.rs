@@ -9,7 +9,7 @@ use uuid::Uuid;
 use walrus_log::Options;
 use walrus_metadata::rolling::Limits;
 use walrus_metadata::{DEFAULT_ORG, Listener};
-use walrus_model::{DiskId, ProcessId};
+use walrus_model::{DiskId, FsyncSchedule, NoSchedule, ProcessId};
 
 use crate::node::budget;
 use crate::node::names::OrgName;
@@ -207,12 +207,17 @@ impl Config {
         Duration::from_millis(self.monitor_check_ms)
     }
 
+    /// The schedule of the store, for logs that have none of their own.
+    pub(crate) fn fsync(&self) -> FsyncSchedule {
+        self.fsync.parse().unwrap_or_default() // it was checked when the options were read
+    }
+
     pub(crate) fn store_options(&self) -> Result<Options, ConfigError> {
         let refused = |error: walrus_log::Error| ConfigError(error.to_string());
         let defaults = Options::default();
         Ok(Options {
             backend: self.backend.parse().map_err(refused)?,
-            fsync: self.fsync.parse().map_err(refused)?,
+            fsync: self.fsync.parse().map_err(|problem: NoSchedule| refused(problem.into()))?,
             block_bytes: self.log_block_bytes.unwrap_or(defaults.block_bytes),
             blocks_per_file: self.log_blocks_per_file.unwrap_or(defaults.blocks_per_file),
             ..defaults

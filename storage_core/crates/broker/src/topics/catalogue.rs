@@ -103,11 +103,11 @@ impl Topics {
         let routing = self.cluster().routing();
         let route = routing.find(path).ok_or_else(|| Error::UnknownTopic { topic: path.to_string() })?;
         let metadata = &routing.metadata;
-        let limits = self.partitions().leaders().limits();
+        let node = (self.partitions().leaders().limits(), self.cluster().config().fsync());
         Ok(TopicDescription {
             topic: TopicInfo::of(&route.topic),
             version: route.topic.config.version,
-            settings: route.topic.config.in_force(&metadata.config, metadata.replication, limits),
+            settings: route.topic.config.in_force(&metadata.config, metadata.replication, node),
         })
     }
 

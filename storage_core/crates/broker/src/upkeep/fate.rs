@@ -66,6 +66,7 @@ mod tests {
                 leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(0) },
                 replicas: vec![here],
                 write_quorum: 1,
+                fsync: None,
             },
             state: SegmentState::Open,
             successor: None,

@@ -57,6 +57,7 @@ fn message_of(descriptor: &Descriptor) -> peer::Descriptor {
         leader_process: bytes(descriptor.leader.process.0),
         replicas: descriptor.replicas.iter().map(replica).collect(),
         write_quorum: descriptor.write_quorum,
+        fsync: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use walrus_broker::{ConfigChange, Error, NewTopic, PartitionRef};
+use walrus_log::FsyncSchedule;
 use walrus_metadata::{Metadata, Segment};
 use walrus_model::Replication;
 
@@ -159,4 +160,42 @@ fn raising_a_topics_quorum_ends_its_segment_at_once_and_the_next_one_waits_for_s
     wait_until("the next segment has a majority", PATIENCE + Duration::from_secs(5), || {
         open(&cluster).write_quorum == 2
     });
+}
+
+#[test]
+fn every_copy_of_a_segment_is_synced_as_its_topic_said_when_it_was_made() {
+    let mut cluster = Cluster::start_replicated(3, json!({ "fsync": "each" }), REPLICATED);
+    let (topic, other) = (PartitionRef::parse("t", 0).unwrap(), PartitionRef::parse("other", 0).unwrap());
+    let schedules = |cluster: &Cluster, name: &str, number: usize| {
+        let id = segments(&cluster.metadata(), name)[number].descriptor.id;
+        let log = |node| cluster.broker(node).bucket().log(walrus_log::LogId(id.0)).map(|log| log.fsync());
+        cluster.ids().map(log).collect::<Vec<_>>()
+    };
+    let never = [Some(FsyncSchedule::NoFsync); 3];
+    let five = [Some("5ms".parse().unwrap()); 3];
+    cluster.block_on(async {
+        let config = settings(&[("walrus.fsync", "never"), ("walrus.segment.entries", "2")]);
+        cluster.broker(1).create_topic(&topic.topic, NewTopic { partitions: 1, config }).await.unwrap();
+        for number in 0..3 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+            put(&cluster.broker(1), &other, &number.to_string()).await.unwrap();
+        }
+    });
+    for number in 0..2 {
+        wait_until("all have it", PATIENCE, || schedules(&cluster, "t", number) == never);
+    }
+    wait_until("all have it", PATIENCE, || {
+        schedules(&cluster, "other", 0) == [Some(FsyncSchedule::SyncEach); 3]
+    });
+    cluster.stop(3);
+    cluster.block_on(async {
+        cluster.broker(2).alter_topic(&topic.topic, set(&[("walrus.fsync", "5ms")])).await.unwrap();
+        for number in 3..9 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+    });
+    cluster.restart(3);
+    // The one that was away makes its copies later, of segments that are sealed by then.
+    wait_until("all have the last full one", PATIENCE, || schedules(&cluster, "t", 3) == five);
+    assert_eq!(schedules(&cluster, "t", 0), never);
 }

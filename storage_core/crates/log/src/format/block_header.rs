@@ -7,9 +7,8 @@ use super::epochs::{EPOCH_RUNS_MAX, EpochRun, Epochs};
 use super::fields::{Fields, PutFields};
 use super::manifest::Manifest;
 use super::{FORMAT_VERSION, SEQUENCE_MAX, checksum_around};
-use crate::options::FsyncSchedule;
 use crate::page::PAGE_BYTES;
-use crate::types::{Epoch, LogId};
+use crate::types::{Epoch, FsyncSchedule, LogId};
 
 const MAGIC: &[u8; 8] = b"WALRUSBK";
 const CHECKSUM_AT: usize = 12;

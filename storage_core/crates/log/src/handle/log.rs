@@ -15,10 +15,9 @@ use crate::log::Slices;
 use crate::log::append::{Admit, AppendOutcome};
 use crate::log::producers::ProducerTable;
 use crate::log::state::{Extent, LogState};
-use crate::options::FsyncSchedule;
 use crate::resources::Resources;
 use crate::resources::journal::Record;
-use crate::types::{Epoch, LogId, Offset};
+use crate::types::{Epoch, FsyncSchedule, LogId, Offset};
 
 /// Result of an append.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use super::member::Member;
 use crate::error::Result;
 use crate::log::place::CursorPlace;
-use crate::options::FsyncSchedule;
 use crate::resources::journal::Record;
 use crate::seeded;
+use crate::types::FsyncSchedule;
 
 impl Member {
     /// Appends a place to the journal, after the data below it is as durable as the place will be; gives the sequence

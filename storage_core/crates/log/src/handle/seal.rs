@@ -8,9 +8,8 @@ use bytes::Bytes;
 use super::member::Member;
 use crate::error::{Error, Result};
 use crate::log::state::{Extent, Phase};
-use crate::options::FsyncSchedule;
 use crate::resources::journal::{Record, SealedEntry};
-use crate::types::Offset;
+use crate::types::{FsyncSchedule, Offset};
 
 /// Limit on the bytes of the value that a log is sealed with.
 const VALUE_BYTES_MAX: usize = 1 << 20;

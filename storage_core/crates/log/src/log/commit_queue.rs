@@ -3,9 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::options::FsyncSchedule;
 use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
-use crate::types::LogId;
+use crate::types::{FsyncSchedule, LogId};
 
 /// How long the bytes of a buffered log that never syncs stay in memory before they are written.
 const WRITE_BEHIND: Duration = Duration::from_millis(100);

@@ -1,8 +1,7 @@
 //! The properties of a log that are fixed when it is created.
 
 use super::producers::ProducerTable;
-use crate::options::FsyncSchedule;
-use crate::types::{Epoch, LogId, Offset};
+use crate::types::{Epoch, FsyncSchedule, LogId, Offset};
 
 /// Properties of a new log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,6 @@ use super::spec::LogSpec;
 use crate::digest::Digest;
 use crate::disk::TailKind;
 use crate::error::{Error, Result};
-use crate::options::FsyncSchedule;
 use crate::resources::Resources;
 use crate::resources::arrivals::Arrivals;
 use crate::resources::journal::{Record, SealedEntry};
@@ -25,7 +24,7 @@ use crate::sync::{
     Condvar, Mutex, RwLock,
     atomic::{AtomicBool, AtomicU64},
 };
-use crate::types::{Epoch, LogId, Offset};
+use crate::types::{Epoch, FsyncSchedule, LogId, Offset};
 
 /// A log of an open store.
 pub(crate) struct LogState {

@@ -20,10 +20,9 @@ use uuid::Uuid;
 
 use crate::commit::committer::Committer;
 use crate::error::Result;
-use crate::options::FsyncSchedule;
 use crate::resources::blocks::BlockFile;
 use crate::resources::journal::{JournalState, LogEntry, Record};
-use crate::types::LogId;
+use crate::types::{FsyncSchedule, LogId};
 pub(crate) use adopted::adopt;
 pub(crate) use lost::write_lost;
 pub(crate) use manifest::{OpenManifest, check_store, open_manifest};

@@ -15,14 +15,13 @@ use crate::log::open_block::Resume;
 use crate::log::producers::ProducerTable;
 use crate::log::queues::Queues;
 use crate::log::scan::{BatchesBehind, Window};
-use crate::options::FsyncSchedule;
 use crate::page::PAGE_BYTES;
 use crate::resources::Resources;
 use crate::resources::blocks::{BlockFile, Slots};
 use crate::resources::journal::LogEntry;
 use crate::resources::space::Space;
 use crate::seeded;
-use crate::types::{LogId, Offset};
+use crate::types::{FsyncSchedule, LogId, Offset};
 
 /// One log that is being assembled.
 pub(super) struct Rebuild<'a> {

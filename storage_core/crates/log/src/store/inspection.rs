@@ -11,11 +11,11 @@ use crate::disk::Overlay;
 use crate::error::{Error, Result};
 use crate::handle::Log;
 use crate::log::block::Block;
-use crate::options::{FsyncSchedule, Options};
+use crate::options::Options;
 use crate::page::PAGE_BYTES;
 use crate::recovery::{OpenReport, check_store};
 use crate::store::Store;
-use crate::types::{Epoch, LogId, Offset};
+use crate::types::{Epoch, FsyncSchedule, LogId, Offset};
 
 /// How many bytes are read at a time.
 const READ_BYTES: usize = 4 << 20;

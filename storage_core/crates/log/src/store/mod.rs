@@ -20,7 +20,7 @@ use crate::handle::life::Life;
 use crate::log::spec::LogSpec;
 use crate::log::state::LogState;
 use crate::names::check_name;
-use crate::options::{FsyncSchedule, Options};
+use crate::options::Options;
 use crate::recovery::{
     FileFronts, LostEnd, MovedCursor, OpenManifest, OpenReport, adopt, open_manifest, read_fronts, recover,
 };
@@ -29,7 +29,7 @@ use crate::resources::arrivals::Arrivals;
 use crate::resources::blocks::Blocks;
 use crate::resources::journal::{END_NAME, End, EndFile, EndRead, Journal, JournalState, OldJournal, Record};
 use crate::seeded;
-use crate::types::{LogId, Offset};
+use crate::types::{FsyncSchedule, LogId, Offset};
 
 /// Limit on the bytes of a property.
 const PROPERTY_BYTES_MAX: usize = 1 << 20;

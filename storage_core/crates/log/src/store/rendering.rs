@@ -1,7 +1,6 @@
 //! Inspections, verifications and repairs as a table for people and as JSON for programs (feature `json`).
 
 #[cfg(feature = "json")]
-use crate::options::FsyncSchedule;
 use crate::store::inspection::{Inspection, LogView, VerifyReport};
 use crate::store::repair::RepairReport;
 use crate::types::Offset;
@@ -139,7 +138,7 @@ fn json(seen: &Inspection) -> serde_json::Value {
             "size_bytes": log.size_bytes,
             "sealed": log.is_sealed,
             "suspect": log.is_suspect,
-            "fsync": fsync(log.fsync),
+            "fsync": log.fsync.to_string(),
             "cursors": log.cursors.iter().map(|(name, at)| json!({"name": name, "offset": at.0})).collect::<Vec<_>>(),
             "blocks": log.blocks.iter().map(|block| json!({
                 "path": block.path,
@@ -159,13 +158,4 @@ fn json(seen: &Inspection) -> serde_json::Value {
         "lost_promises": seen.has_lost_promises,
         "logs": seen.logs.iter().map(log).collect::<Vec<_>>(),
     })
-}
-
-#[cfg(feature = "json")]
-fn fsync(schedule: FsyncSchedule) -> String {
-    match schedule {
-        FsyncSchedule::SyncEach => "each".to_owned(),
-        FsyncSchedule::Milliseconds(interval) => format!("{interval}ms"),
-        FsyncSchedule::NoFsync => "never".to_owned(),
-    }
 }

@@ -8,14 +8,14 @@ use crate::disk::{Directory, Disk, FileKind};
 use crate::error::{Error, Result};
 use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::manifest::Manifest;
-use crate::options::{Backend, FsyncSchedule, Options};
+use crate::options::{Backend, Options};
 use crate::page::PAGE_BYTES;
 use crate::recovery::{adopt, check_store, open_manifest, write_lost};
 use crate::resources::blocks::{Classes, FileName, list_files};
 use crate::resources::journal::{EndFile, Record, SalvagedJournal, replace, salvage};
 use crate::store::Store;
 use crate::store::inspection::{Inspection, view};
-use crate::types::LogId;
+use crate::types::{FsyncSchedule, LogId};
 
 /// Result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]

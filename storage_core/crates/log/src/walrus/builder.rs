@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use super::{Walrus, namespace};
 use crate::error::{Error, Result};
 use crate::log::floor::Retention;
-use crate::options::{Backend, FsyncSchedule, Options, ReadConsistency};
+use crate::options::{Backend, Options, ReadConsistency};
 use crate::store::Store;
+use crate::types::FsyncSchedule;
 
 const DATA_DIR: &str = "WALRUS_DATA_DIR";
 const INSTANCE_KEY: &str = "WALRUS_INSTANCE_KEY";

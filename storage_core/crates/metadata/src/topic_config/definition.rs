@@ -14,6 +14,7 @@ pub(super) const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 pub(super) const SEGMENT_BYTES: &str = "segment.bytes";
 pub(super) const SEGMENT_MS: &str = "segment.ms";
 pub(super) const SEGMENT_ENTRIES: &str = "walrus.segment.entries";
+pub(super) const FSYNC: &str = "walrus.fsync";
 
 /// A setting of a topic. Two are the same if their names are.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,8 @@ pub enum Values {
     OnlyFalse(&'static str),
     /// Any text of at most so many bytes.
     Text(usize),
+    /// A schedule of syncs ([`walrus_model::FsyncSchedule`]).
+    Schedule,
 }
 
 /// What holds where a topic does not set a setting.
@@ -55,6 +58,8 @@ pub enum Fallback {
     Value(&'static str),
     /// A setting of the cluster, and where that is not set an option of each node.
     ClusterSetting(&'static str),
+    /// This option of each node.
+    NodeOption(&'static str),
     /// The write quorum of the cluster.
     WriteQuorum,
 }
@@ -90,7 +95,7 @@ const NO_THROTTLE: &str = "The rate of copies is a setting of the cluster, `copi
 const AS_SENT: &str = "Batches stay as they were sent.";
 
 /// All settings, by name.
-pub const DEFINITIONS: [Definition; 24] = [
+pub const DEFINITIONS: [Definition; 25] = [
     shown("compression.gzip.level", whole(-1, 9), "-1", AS_SENT),
     shown("compression.lz4.level", whole(1, 17), "9", AS_SENT),
     shown(
@@ -163,6 +168,14 @@ pub const DEFINITIONS: [Definition; 24] = [
         what: "A leader always has every acknowledged record.",
     },
     Definition {
+        name: FSYNC,
+        values: Values::Schedule,
+        default: Fallback::NodeOption("--fsync"),
+        effect: Effect::NextSegment,
+        what: "When a replica syncs what is appended: `each` before it acknowledges, `5ms` so long after the first that is \
+               not synced, `never` not at all. What is not synced a power failure may take, from all replicas at once.",
+    },
+    Definition {
         name: SEGMENT_ENTRIES,
         values: whole(1, 1 << 40),
         default: Fallback::ClusterSetting("segments.max_entries"),
@@ -173,7 +186,7 @@ pub const DEFINITIONS: [Definition; 24] = [
 
 /// Settings of Kafka, and of Walrus, that this version does not carry out: whoever sets one is told so, and does not wait in vain
 /// for what it should do.
-pub(super) const NOT_YET: [&str; 15] = [
+pub(super) const NOT_YET: [&str; 14] = [
     "cleanup.policy",
     "delete.retention.ms",
     "max.compaction.lag.ms",
@@ -184,7 +197,6 @@ pub(super) const NOT_YET: [&str; 15] = [
     "min.compaction.lag.ms",
     "retention.bytes",
     "retention.ms",
-    "walrus.fsync",
     "walrus.leaders",
     "walrus.retention.archived",
     "walrus.retention.consumed",

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use walrus_model::Replication;
+use walrus_model::{FsyncSchedule, Replication};
 
 use crate::cluster_config::ClusterConfig;
 use crate::rejection::CommandRejection;
 use crate::rolling::Limits;
 pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
 use definition::{
-    MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS,
+    FSYNC, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS,
 };
 pub use problem::SettingProblem;
 
@@ -155,19 +155,24 @@ impl TopicConfig {
         Replication { write_quorum: wanted.map_or(cluster.write_quorum, quorum), ..cluster }
     }
 
+    /// When replicas of the topic's next segment sync; `None`: as each node's store does.
+    pub(crate) fn fsync(&self) -> Option<FsyncSchedule> {
+        self.values.get(FSYNC)?.parse().ok()
+    }
+
     /// Whether the topic sets a quorum of its own.
     pub(crate) fn sets_quorum(&self) -> bool {
         self.values.contains_key(MIN_INSYNC_REPLICAS)
     }
 
-    /// All settings as they are in force on a node, by name. `node` are the limits of its segments: its options, and above them
-    /// the cluster's settings.
+    /// All settings as they are in force on a node, by name. `node` are the limits of its segments (its options, and above them
+    /// the cluster's settings) and the schedule of its store.
     #[must_use]
     pub fn in_force(
         &self,
         cluster: &ClusterConfig,
         replication: Replication,
-        node: Limits,
+        (node, fsync): (Limits, FsyncSchedule),
     ) -> Vec<SettingInForce> {
         let limits = self.settings().limits(node);
         let of_node = |name: &str| match name {
@@ -181,6 +186,7 @@ impl TopicConfig {
             let (value, source) = match (self.values.get(definition.name), definition.default) {
                 (Some(value), _) => (value.clone(), Source::Topic),
                 (None, Fallback::Value(value)) => (value.to_owned(), Source::BuiltIn),
+                (None, Fallback::NodeOption(_)) => (fsync.to_string(), Source::Node),
                 (None, Fallback::WriteQuorum) => (replication.write_quorum.to_string(), Source::Cluster),
                 (None, Fallback::ClusterSetting(key)) => {
                     let is_set = cluster.entries.contains_key(key);
@@ -224,6 +230,10 @@ impl Values {
                 Err(SettingProblem::TooLong { bytes: given.len() as u64, bytes_max: bytes_max as u64 })
             }
             Self::Text(_) => Ok(given.to_owned()),
+            Self::Schedule => match given.parse::<FsyncSchedule>() {
+                Ok(schedule) => Ok(schedule.to_string()),
+                Err(no_schedule) => Err(SettingProblem::NoSchedule { told: no_schedule.to_string() }),
+            },
         }
     }
 }

@@ -33,6 +33,12 @@ pub enum SettingProblem {
         /// The value that was given, shortened.
         got: String,
     },
+    /// The value is no schedule of syncs.
+    #[error("{told}")]
+    NoSchedule {
+        /// What was given, and what would be right.
+        told: String,
+    },
     /// The value would break a promise.
     #[error("it takes only false, not {got:?}: {because}")]
     OnlyFalse {

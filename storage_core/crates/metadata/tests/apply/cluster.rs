@@ -67,7 +67,7 @@ pub(crate) fn create(
     let topic = TopicId(Uuid::new_v4());
     let present = everybody(metadata);
     let first = |p| {
-        first_descriptor(metadata, metadata.replication, (topic, p, SegmentId(Uuid::new_v4())), &present)
+        first_descriptor(metadata, &Default::default(), (topic, p, SegmentId(Uuid::new_v4())), &present)
             .expect("nodes")
     };
     let first = (0..partitions).map(first).collect();

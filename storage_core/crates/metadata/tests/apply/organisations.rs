@@ -27,7 +27,7 @@ fn create_in(
 ) -> Result<TopicId, CommandRejection> {
     let (topic, present) = (TopicId(Uuid::new_v4()), everybody(metadata));
     let first = |p| {
-        first_descriptor(metadata, metadata.replication, (topic, p, SegmentId(Uuid::new_v4())), &present)
+        first_descriptor(metadata, &Default::default(), (topic, p, SegmentId(Uuid::new_v4())), &present)
             .expect("nodes")
     };
     let first = (0..partitions).map(first).collect();
@@ -207,7 +207,7 @@ fn creations_are_counted_in_the_latest_second() {
     let topic = TopicId(Uuid::new_v4());
     let first = first_descriptor(
         &metadata,
-        metadata.replication,
+        &Default::default(),
         (topic, 0, SegmentId(Uuid::new_v4())),
         &everybody(&metadata),
     );

@@ -45,7 +45,7 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
             let topic = TopicId(uuid(1_000 + n));
             let first = vec![first_descriptor(
                 metadata,
-                metadata.replication,
+                &Default::default(),
                 (topic, 0, SegmentId(uuid(50_000 + n))),
                 &everybody(metadata),
             )?];

@@ -44,7 +44,7 @@ fn an_internal_topic_stays_with_its_leader() {
     let first = vec![
         first_descriptor(
             &metadata,
-            metadata.replication,
+            &Default::default(),
             (topic, 0, SegmentId(uuid(41))),
             &everybody(&metadata),
         )

@@ -10,7 +10,7 @@ use walrus_metadata::{
     Answer, BATCH_BYTES_MAX, Command, CommandRejection, DEFINITIONS, Envelope, Fallback, Metadata,
     SettingProblem, Source, TopicConfig, Values, apply, first_descriptor, reason_to_roll, successor,
 };
-use walrus_model::{Replication, SegmentId, TopicId};
+use walrus_model::{FsyncSchedule, Replication, SegmentId, TopicId};
 
 use crate::cluster::{cluster_of, create, envelope, everybody, run, seal};
 
@@ -49,7 +49,7 @@ fn with_topic(nodes: u32, write_quorum: u32) -> (Metadata, TopicId) {
 
 fn in_force(metadata: &Metadata, topic: TopicId, name: &str) -> (String, Source) {
     let config = &metadata.topics[&topic].config;
-    let all = config.in_force(&metadata.config, metadata.replication, NODE);
+    let all = config.in_force(&metadata.config, metadata.replication, (NODE, FsyncSchedule::SyncEach));
     let found = all.into_iter().find(|setting| setting.definition.name == name).expect("a setting");
     (found.value, found.source)
 }
@@ -101,7 +101,7 @@ fn a_wrong_name_or_value_is_told_with_what_would_be_right_and_changes_nothing() 
     let (mut metadata, topic) = with_topic(1, 1);
     alter(&mut metadata, topic, &[("segment.bytes", "4096")], &[]).expect("sound");
     let long = "x".repeat(5_000);
-    let wrong: [(&str, &str, &str); 12] = [
+    let wrong: [(&str, &str, &str); 13] = [
         ("segmnt.bytes", "1", "there is no such setting; the nearest name is segment.bytes"),
         ("retention.mss", "1", "there is no such setting; the nearest name is retention.ms"),
         (&long, "1", "there is no such setting"),
@@ -121,6 +121,7 @@ fn a_wrong_name_or_value_is_told_with_what_would_be_right_and_changes_nothing() 
             "it takes only false, not \"true\": a leader without all acknowledged records would lose them",
         ),
         ("remote.storage.enable", "yes", "it takes only false, not \"yes\": segments are not moved"),
+        ("walrus.fsync", "0ms", "\"0ms\" is not each, never or <n>ms, from 1ms to 86400000ms"),
         ("leader.replication.throttled.replicas", &long, "it takes at most 1000 bytes, not 5000"),
     ];
     let before = metadata.topics.clone();
@@ -152,7 +153,7 @@ fn a_topic_with_a_wrong_setting_is_not_created() {
     let (mut metadata, _) = with_topic(1, 1);
     let topic = TopicId(Uuid::new_v4());
     let place = (topic, 0, SegmentId(Uuid::new_v4()));
-    let first = first_descriptor(&metadata, metadata.replication, place, &everybody(&metadata));
+    let first = first_descriptor(&metadata, &Default::default(), place, &everybody(&metadata));
     let create = |config| Command::CreateTopic {
         topic,
         org: "default".into(),
@@ -178,11 +179,16 @@ fn what_the_topic_does_not_set_is_the_clusters_then_the_nodes_then_built_in() {
     assert_eq!(in_force(&metadata, topic, "segment.ms"), is("9223372036854775807", Source::Node));
     assert_eq!(in_force(&metadata, topic, "min.insync.replicas"), is("2", Source::Cluster));
     assert_eq!(in_force(&metadata, topic, "max.message.bytes"), is("25165824", Source::BuiltIn));
+    assert_eq!(in_force(&metadata, topic, "walrus.fsync"), is("each", Source::Node));
     let set = [("segments.max_entries".to_owned(), 5)].into();
     run(&mut metadata, Command::SetConfig { set, unset: BTreeSet::new() }).expect("a setting");
     // Each node's limits follow the cluster's settings.
     let node = Limits { entries_max: 5, ..NODE };
-    let all = metadata.topics[&topic].config.in_force(&metadata.config, metadata.replication, node);
+    let all = metadata.topics[&topic].config.in_force(
+        &metadata.config,
+        metadata.replication,
+        (node, FsyncSchedule::SyncEach),
+    );
     let entries = all.iter().find(|setting| setting.definition.name == "walrus.segment.entries");
     assert_eq!(entries.map(|found| (found.value.as_str(), found.source)), Some(("5", Source::Cluster)));
 
@@ -225,6 +231,23 @@ fn raising_a_topics_quorum_ends_its_open_segment_once_and_lowering_it_does_not()
     assert_eq!(reason(&metadata), None);
 }
 
+#[test]
+fn a_topics_schedule_of_syncs_is_fixed_with_each_segment() {
+    let (mut metadata, topic) = with_topic(1, 1);
+    let next = |metadata: &Metadata| {
+        successor(metadata, topic, 0, SegmentId(Uuid::new_v4()), &[], &everybody(metadata)).expect("it is up")
+    };
+    assert_eq!(next(&metadata).fsync, None);
+    for (value, schedule) in [("never", FsyncSchedule::NoFsync), ("each", FsyncSchedule::SyncEach)] {
+        alter(&mut metadata, topic, &[("walrus.fsync", value)], &[]).expect("sound");
+        assert_eq!(next(&metadata).fsync, Some(schedule));
+    }
+    let restored = Metadata::from_snapshot(&metadata.to_snapshot()).expect("our own snapshot");
+    assert_eq!(next(&restored).fsync, Some(FsyncSchedule::SyncEach));
+    let as_json = serde_json::to_value(next(&metadata)).expect("plain data");
+    assert_eq!(as_json["fsync"], "each");
+}
+
 /// `docs/reference/topics.md` has this table; whoever changes a setting changes the page.
 #[test]
 fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
@@ -237,6 +260,7 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
                 words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
             }
             Values::OnlyFalse(_) => "`false`".to_owned(),
+            Values::Schedule => "`each`, `never`, `<n>ms` up to `86400000ms`".to_owned(),
             Values::Text(bytes_max) => format!("text of at most {bytes_max} bytes"),
         };
         let default = match definition.default {
@@ -244,6 +268,7 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
             Fallback::Value("") => "empty".to_owned(),
             Fallback::Value(value) => format!("`{value}`"),
             Fallback::ClusterSetting(key) => format!("`{key}` of the cluster, else the node's option"),
+            Fallback::NodeOption(option) => format!("the node's option `{option}`"),
             Fallback::WriteQuorum => "the cluster's write quorum".to_owned(),
         };
         let row = format!("| `{}` | {values} | {default} | {} |", definition.name, definition.what);

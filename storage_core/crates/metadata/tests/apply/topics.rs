@@ -29,7 +29,7 @@ fn topics_and_partitions_have_limits() {
     let topic = TopicId(Uuid::new_v4());
     let first = first_descriptor(
         &metadata,
-        metadata.replication,
+        &Default::default(),
         (topic, 0, SegmentId(Uuid::new_v4())),
         &everybody(&metadata),
     )
@@ -58,7 +58,7 @@ fn clocks_that_differ_share_one_limit_of_creations_and_one_that_is_far_ahead_hol
         let topic = TopicId(Uuid::new_v4());
         let first = first_descriptor(
             &metadata,
-            metadata.replication,
+            &Default::default(),
             (topic, 0, SegmentId(Uuid::new_v4())),
             &everybody(&metadata),
         );

@@ -66,7 +66,7 @@ pub(crate) fn cluster(nodes: u128, replication: Replication) -> Metadata {
     let first = vec![
         first_descriptor(
             &metadata,
-            metadata.replication,
+            &Default::default(),
             (TOPIC, 0, SegmentId(uuid(1_000))),
             &everybody(&metadata),
         )

@@ -44,6 +44,7 @@ pub(crate) fn descriptor(
         leader: LeaderRef { node: NodeId(0), process: ProcessId::from_u128(1) },
         replicas: (0..replicas).map(replica_ref).collect(),
         write_quorum,
+        fsync: None,
     }
 }
 

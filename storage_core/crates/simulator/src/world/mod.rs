@@ -250,7 +250,7 @@ impl World {
         let id = SegmentId(world.mint());
         let state = &world.metadata.state;
         let descriptor =
-            metadata::first_descriptor(state, state.replication, (TOPIC, 0, id), &everybody(state))
+            metadata::first_descriptor(state, &Default::default(), (TOPIC, 0, id), &everybody(state))
                 .expect("enough nodes");
         let (org, name) = ("default".to_owned(), "t".to_owned());
         let first = vec![descriptor.clone()];

@@ -18,7 +18,6 @@ pub(crate) use file::{BlockFile, SlotState, Slots};
 use crate::disk::{Disk, FileKind, TailKind};
 use crate::error::{Error, Result};
 use crate::format::footer::data_max;
-use crate::options::FsyncSchedule;
 use crate::page::PAGE_BYTES;
 use crate::resources::space::Space;
 use crate::seeded;
@@ -26,6 +25,7 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64},
 };
+use crate::types::FsyncSchedule;
 
 /// Lists the files of blocks on a disk, in order.
 pub(crate) fn list_files(disk: &dyn Disk, classes: &Classes) -> Result<Vec<FileName>> {

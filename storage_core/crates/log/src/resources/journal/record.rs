@@ -6,8 +6,7 @@ use uuid::Uuid;
 use crate::digest::Digest;
 use crate::format::fields::{Fields, PutFields};
 use crate::format::{SEQUENCE_MAX, checksum};
-use crate::options::FsyncSchedule;
-use crate::types::{Epoch, LogId};
+use crate::types::{Epoch, FsyncSchedule, LogId};
 
 /// Bytes in front of each record's payload.
 pub(super) const RECORD_HEADER_BYTES: usize = 32;

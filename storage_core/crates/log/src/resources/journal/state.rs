@@ -7,8 +7,7 @@ use uuid::Uuid;
 
 use super::record::{DIRTY, Record};
 use crate::digest::Digest;
-use crate::options::FsyncSchedule;
-use crate::types::{Epoch, LogId};
+use crate::types::{Epoch, FsyncSchedule, LogId};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalState {
