@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use walrus_metadata::{Segment, SegmentState};
-use walrus_model::{Ballot, Descriptor, SegmentId};
+use walrus_metadata::{Node, Segment, SegmentState};
+use walrus_model::{Ballot, Descriptor, NodeId, SegmentId};
+use walrus_replica::Part;
 
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
@@ -20,12 +21,14 @@ const AT_ONCE: usize = 32;
 /// Why a segment needs somebody else to end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// Its leader's process is not the node's any more: a leader never resumes (R7).
+    /// Its leader's process is not the node's any more, as the metadata say or the node itself: a leader never resumes (R7).
     Restarted,
     /// Its only copy has lost its votes, or its disk.
     Forgotten,
     /// Its leader's node does not answer.
     Silent,
+    /// Its leader's node answers, and hears nothing of the metadata: it may not know that it leads, for it has written nothing.
+    Deaf,
     /// Its leader's process is this one, and can lead it no more: only an append would bring it forward, and a reader waits.
     Unable,
     /// It was adopted: it may have been written and sealed before metadata forgot it (R6).
@@ -40,6 +43,7 @@ impl Cause {
             Self::Restarted => "leader_restarted",
             Self::Forgotten => "votes_lost",
             Self::Silent => "leader_silent",
+            Self::Deaf => "leader_deaf",
             Self::Unable => "leader_unable",
             Self::Adopted => "adopted",
             Self::Attempt(_) => "attempt_stuck",
@@ -50,6 +54,7 @@ impl Cause {
         match self {
             // Whoever deposed it is at work, as a rule, and metadata will say so.
             Self::Unable => patience::UNABLE_LEADER,
+            Self::Deaf => patience::DEAF_LEADER,
             Self::Attempt(_) => patience::OTHERS_ATTEMPT,
             Self::Restarted | Self::Forgotten | Self::Silent | Self::Adopted => Duration::ZERO,
         }
@@ -168,15 +173,28 @@ fn cause(copies: &Arc<Copies>, metadata: &walrus_metadata::Metadata, segment: &S
         }
         SegmentState::Open => {
             let node = metadata.nodes.get(&leader.node);
-            if node.is_none_or(|node| node.process != leader.process) {
+            let is_listed = node.is_some_and(|node| node.process == leader.process);
+            if !is_listed || copies.cluster().peers().runs_as_another(leader.node.0, leader.process) {
                 Some(Cause::Restarted)
             } else if copies.cluster().liveness().is_silent(leader.node.0) {
                 Some(Cause::Silent)
             } else {
-                None
+                is_deaf(copies, metadata, segment).then_some(Cause::Deaf)
             }
         }
     }
+}
+
+/// Whether the leader of an open segment has nothing written here, and hears nothing of the metadata, which this node does hear.
+/// One that leads goes on without them; one that has yet to learn that it leads would be waited for in vain.
+fn is_deaf(copies: &Arc<Copies>, metadata: &walrus_metadata::Metadata, segment: &Segment) -> bool {
+    let Descriptor { id, topic, partition, leader, .. } = &segment.descriptor;
+    let cluster = copies.cluster();
+    let is_heard = |node: &Node| cluster.present(metadata).alive.contains(&node.id);
+    let me = metadata.nodes.get(&NodeId(cluster.node_id()));
+    metadata.nodes.get(&leader.node).is_some_and(|leader| !is_heard(leader))
+        && me.is_some_and(|me| cluster.holds_lease(me))
+        && copies.own_part(*topic, *partition, *id) == Ok(Part::Fresh)
 }
 
 /// How many replicas of the segment try before this one.

@@ -118,6 +118,8 @@ pub(crate) const RECOVERER_TURN: Duration = ms(700);
 pub(crate) const RECOVERY_RETRY: Duration = s(1);
 /// An attempt of another node is given so long.
 pub(crate) const OTHERS_ATTEMPT: Duration = s(6);
+/// A leader whose lease has lapsed, and that has written nothing, is given so long to hear that it leads.
+pub(crate) const DEAF_LEADER: Duration = s(2);
 /// A leader that cannot lead is given so long to hear what happened to its segment.
 pub(crate) const UNABLE_LEADER: Duration = s(1);
 /// Pause between two looks while a leader is suspected, or nothing else tells to look.

@@ -285,6 +285,14 @@ impl Peers {
         }
     }
 
+    /// Whether a node answers pings as another process than this one; false as long as it is not known.
+    pub(crate) fn runs_as_another(&self, node: u32, process: ProcessId) -> bool {
+        let Ok(peer) = self.peer(node) else { return false };
+        let Ok(attempt) = peer.lanes[Lane::Ping as usize].try_lock() else { return false };
+        let open = attempt.connection.as_ref().filter(|connection| !connection.is_closed());
+        open.is_some_and(|connection| !connection.is_to(process))
+    }
+
     /// Closes all connections.
     pub(crate) fn close(&self) {
         self.nodes.lock().clear();

@@ -391,6 +391,43 @@ fn a_segment_that_its_leader_has_not_heard_of_is_neither_unknown_nor_empty() {
     });
 }
 
+/// Its node answered pings, and nobody took its segments over: appends to them waited until it heard of the metadata.
+#[test]
+fn a_leader_that_never_hears_that_it_leads_is_replaced() {
+    let cluster = linked(json!({ "lease_ms": 1_000 }));
+    let hearing = others(&cluster, leader(&cluster));
+    let everybody = cluster.keep_renewing(cluster.ids().collect());
+    let (behind, ahead, led_there) = led_by_one_that_is_behind(&cluster);
+    drop(everybody);
+    cluster.let_lapse(behind);
+    let _renewing = cluster.keep_renewing(hearing);
+    // What was sent to that node has no known outcome.
+    wait_until("appends go on", PATIENCE, || cluster.block_on(put(&ahead, &led_there, "0")).is_ok());
+    assert_ne!(ahead.leadership(&led_there).unwrap().node, behind);
+}
+
+/// Its node answered pings, as another process than the one that led, of which the metadata had not heard: all nodes had been
+/// killed, and one came back that could not reach the metadata.
+#[test]
+fn a_leader_whose_node_is_back_as_another_process_is_replaced_also_where_the_metadata_do_not_know() {
+    let mut cluster = linked(json!({}));
+    let victim = leader(&cluster);
+    cluster.block_on(put(&cluster.broker(victim), &topic(), "0")).unwrap();
+    for id in cluster.ids() {
+        cluster.stop_unnoticed(id);
+    }
+    cluster.restart_unheard(victim);
+    cluster.let_lapse(victim);
+    for id in others(&cluster, victim) {
+        cluster.restart(id);
+    }
+    let broker = cluster.broker(others(&cluster, victim)[0]);
+    cluster.block_on(async {
+        put(&broker, &topic(), "1").await.unwrap();
+        assert_eq!(read_values(&broker, &topic(), 0, 2).await, [(0, "0".to_owned()), (1, "1".to_owned())]);
+    });
+}
+
 /// The open segment of the partition.
 fn last_segment(cluster: &Cluster) -> walrus_metadata::Segment {
     let metadata = cluster.metadata();

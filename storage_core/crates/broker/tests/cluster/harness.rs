@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{Broker, Config, DataPlane, StartError};
@@ -44,6 +43,26 @@ impl Nodes {
     pub(crate) fn broker(&self, number: usize) -> Option<Broker> {
         let planes = self.shared.planes.lock();
         planes[number % planes.len()].as_ref().map(|plane| plane.broker().clone())
+    }
+}
+
+/// A node that runs, and the command that lists it.
+struct MadeNode {
+    disk: DiskId,
+    plane: Arc<DataPlane>,
+    registration: Command,
+}
+
+/// Nodes that renew their leases, until this is dropped.
+pub(crate) struct Renewing {
+    stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
@@ -228,6 +247,29 @@ impl Cluster {
         self.nodes[id as usize - 1] = self.start_node(id, disk);
     }
 
+    /// Starts a stopped node again, and the metadata do not hear of its new process, only where it is now: as when the node
+    /// cannot reach them.
+    pub(crate) fn restart_unheard(&mut self, id: u32) {
+        let (disk, before) = (self.nodes[id as usize - 1].disk, self.metadata().nodes[&NodeId(id)].process);
+        let mut node = self.make_node(id, disk, ProcessId(Uuid::new_v4()));
+        let Command::RegisterNode { process, .. } = &mut node.registration else { unreachable!() };
+        *process = before;
+        self.nodes[id as usize - 1] = self.list_node(id, node);
+    }
+
+    /// Has these nodes renew their leases, again and again, until the answer is dropped.
+    pub(crate) fn keep_renewing(&self, ids: Vec<u32>) -> Renewing {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (shared, stop) = (self.shared.clone(), stopped.clone());
+        let thread = std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                ids.iter().for_each(|id| shared.renew_lease(*id));
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        Renewing { stopped, thread: Some(thread) }
+    }
+
     /// Has a new node join, on an empty disk; answers its number.
     pub(crate) fn join(&mut self) -> u32 {
         let id = self.ids().end() + 1;
@@ -266,6 +308,11 @@ impl Cluster {
     /// Whether a node asked the metadata store in vain with a request of that kind.
     pub(crate) fn was_refused(&self, id: u32, kind: &str) -> bool {
         self.shared.refused.lock().iter().any(|(from, asked)| *from == id && asked == kind)
+    }
+
+    /// Lets the leases of a node lapse: it gets no new segment.
+    pub(crate) fn let_lapse(&self, id: u32) {
+        self.shared.lapsed.lock().push(id);
     }
 
     /// Lets a node hear of no more metadata.
@@ -381,7 +428,12 @@ impl Cluster {
     }
 
     fn start_node(&self, id: u32, disk: DiskId) -> Node {
-        let process = ProcessId(Uuid::new_v4());
+        let made = self.make_node(id, disk, ProcessId(Uuid::new_v4()));
+        self.list_node(id, made)
+    }
+
+    /// Starts the data plane of a node, of which the metadata do not know yet.
+    fn make_node(&self, id: u32, disk: DiskId, process: ProcessId) -> MadeNode {
         let config = self.config(id, disk, process);
         let plane = match self.disks.get(id as usize - 1) {
             Some(disk) => DataPlane::start_on(Arc::new(disk.clone()), config),
@@ -389,12 +441,13 @@ impl Cluster {
         };
         let plane = Arc::new(plane.unwrap());
         self.shared.planes.lock()[id as usize - 1] = Some(plane.clone());
-        let registered = self.shared.propose(self.registration(id, disk, &plane));
-        assert_eq!(registered.unwrap(), Answer::Node(NodeId(id)));
-        let asked = clock_gettime(ClockId::Boottime);
-        let asked_boottime_ms = u64::try_from(Duration::try_from(asked).unwrap().as_millis()).unwrap();
-        self.shared.propose(Command::RenewLease { node: NodeId(id), process, asked_boottime_ms }).unwrap();
+        MadeNode { disk, registration: self.registration(id, disk, &plane), plane }
+    }
 
+    /// Lists a node in the metadata, which its host asks from here on.
+    fn list_node(&self, id: u32, MadeNode { disk, plane, registration }: MadeNode) -> Node {
+        assert_eq!(self.shared.propose(registration).unwrap(), Answer::Node(NodeId(id)));
+        self.shared.renew_lease(id);
         let stopped = Arc::new(AtomicBool::new(false));
         let (shared, pulled, stop) = (self.shared.clone(), plane.clone(), stopped.clone());
         let host = std::thread::spawn(move || {

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use uuid::Uuid;
 use walrus_broker::DataPlane;
@@ -54,6 +55,15 @@ impl Shared {
         };
         self.publish(&snapshot);
         outcome.map(|applied| applied.answer)
+    }
+
+    /// Renews the lease of a node, for the process that is listed.
+    pub(crate) fn renew_lease(&self, id: u32) {
+        let node = NodeId(id);
+        let process = self.metadata.lock().nodes[&node].process;
+        let asked = clock_gettime(ClockId::Boottime);
+        let asked_boottime_ms = u64::try_from(Duration::try_from(asked).unwrap().as_millis()).unwrap();
+        self.propose(Command::RenewLease { node, process, asked_boottime_ms }).unwrap();
     }
 
     /// Shows the metadata to all nodes that are not behind.
