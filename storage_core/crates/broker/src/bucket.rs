@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 use walrus_log::batch::Batch;
 use walrus_log::{AppendReceipt, Log, LogId, LogSpec, Slices, Store};
 use walrus_model::{Epoch, Offset};
@@ -24,7 +26,7 @@ const LEASES_SHOWN: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leases {
     /// The epoch of each leased log, and its name in log lines and errors.
-    pub by_key: HashMap<LogId, (Epoch, Arc<str>)>,
+    pub by_key: OrdMap<LogId, (Epoch, Arc<str>)>,
 }
 
 /// What an update of the leases changed.
@@ -42,8 +44,8 @@ pub struct Bucket {
     node: u32,
     metrics: Arc<Metrics>,
     held: SharedLock<HashMap<LogId, Arc<HeldLease>>, HELD>,
-    /// The leases that the last update was given; the same ones again change nothing.
-    last_update: Lock<Option<Arc<Leases>>, LEASES>,
+    /// The leases of the last update, which are those that are held; the same ones again change nothing.
+    last_update: Lock<Arc<Leases>, LEASES>,
     controls: Controls,
 }
 
@@ -130,12 +132,12 @@ impl Bucket {
             return LeaseChanges::default();
         }
         let mut last = self.last_update.lock();
-        if last.as_ref().is_some_and(|last| Arc::ptr_eq(last, wanted)) {
+        if Arc::ptr_eq(&last, wanted) {
             self.metrics.bucket_lease_updates_unchanged.inc();
             return LeaseChanges::default();
         }
-        let changes = self.replace_leases(wanted);
-        *last = Some(wanted.clone());
+        let changes = self.replace_leases(&last, wanted);
+        *last = wanted.clone();
         drop(last);
         self.metrics.bucket_lease_update_seconds.observe(started.elapsed().as_secs_f64());
         if changes != LeaseChanges::default() {
@@ -145,28 +147,27 @@ impl Bucket {
         changes
     }
 
-    fn replace_leases(&self, wanted: &Leases) -> LeaseChanges {
+    fn replace_leases(&self, last: &Leases, wanted: &Leases) -> LeaseChanges {
         let mut held = self.held.write();
-        let still_wanted = |id: &LogId, held: &HeldLease| {
-            let lease = held.writer.lock().lease;
-            wanted.by_key.get(id).is_some_and(|(epoch, _)| lease == Some(*epoch))
-        };
-        let lost: Vec<Arc<HeldLease>> =
-            held.extract_if(|id, held| !still_wanted(id, held)).map(|(_, held)| held).collect();
-        let mut changes = LeaseChanges { added: 0, removed: lost.len() };
-        for (id, (epoch, label)) in &wanted.by_key {
-            held.entry(*id).or_insert_with(|| {
-                changes.added += 1;
+        let (mut added, mut lost) = (0, Vec::new());
+        for difference in last.by_key.diff(&wanted.by_key) {
+            let (id, lease) = match difference {
+                DiffItem::Add(id, lease) | DiffItem::Update { new: (id, lease), .. } => (id, Some(lease)),
+                DiffItem::Remove(id, _) => (id, None),
+            };
+            lost.extend(held.remove(id));
+            if let Some((epoch, label)) = lease {
+                added += 1;
                 let writer = Lock::new(Writer { lease: Some(*epoch), frozen: false });
-                Arc::new(HeldLease { label: label.clone(), writer })
-            });
+                held.insert(*id, Arc::new(HeldLease { label: label.clone(), writer }));
+            }
         }
         self.metrics.bucket_leases.set(i64::try_from(held.len()).unwrap_or(i64::MAX));
         drop(held);
-        for lost in lost {
+        for lost in &lost {
             lost.writer.lock().lease = None; // waits for the write that is under way
         }
-        changes
+        LeaseChanges { added, removed: lost.len() }
     }
 
     /// Stops writes to a key without giving its lease up. When it returns no write is under way.
@@ -230,8 +231,10 @@ impl Bucket {
     /// Gives all leases up until [`Bucket::restore_leases`].
     pub(crate) fn revoke_leases(&self) {
         self.controls.leases_revoked.store(true, Ordering::Relaxed);
-        *self.last_update.lock() = None;
-        self.replace_leases(&Leases::default());
+        let none = Arc::<Leases>::default();
+        let mut last = self.last_update.lock();
+        self.replace_leases(&last, &none);
+        *last = none;
     }
 
     /// Ends [`Bucket::revoke_leases`]; the next update takes them up again.

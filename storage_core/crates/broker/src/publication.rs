@@ -5,7 +5,7 @@ use std::sync::Arc;
 use walrus_metadata::Metadata;
 
 use crate::cluster::Cluster;
-use crate::cluster::routing::{Routing, TopicRoute};
+use crate::cluster::routing::{Changes, Routing, TopicRoute};
 use crate::node::locks::{Lock, PUBLICATION};
 use crate::partition::Partitions;
 
@@ -27,7 +27,7 @@ trait Followers {
     /// Tells leaders whose segments are not theirs any more how those ended.
     fn leaders(&self, routing: &Routing);
     /// Makes sure that each partition has a sequencer.
-    fn sequencers(&self, routing: &Routing);
+    fn sequencers(&self, changes: &Changes);
     /// Has requests go by the new table from here on.
     fn routing(&self, routing: Routing);
     /// Gives what waits for earlier leaders to the next ones.
@@ -40,14 +40,14 @@ trait Followers {
 /// must not write to it while others read where it ended. Leaders learn how their segments ended before requests are routed past
 /// them, so that an append that waits there is carried in front of those that come later. A sequencer is there before somebody
 /// is routed to it. The version comes last, so that whoever it wakes sees all the rest.
-fn hand_out(followers: &impl Followers, metadata: &Metadata, routing: Routing, changed: &[Arc<TopicRoute>]) {
+fn hand_out(followers: &impl Followers, metadata: &Metadata, routing: Routing, changes: &Changes) {
     followers.presence(metadata);
     followers.peers(metadata);
     followers.leases(&routing);
     followers.leaders(&routing);
-    followers.sequencers(&routing);
+    followers.sequencers(changes);
     followers.routing(routing);
-    followers.targets(changed);
+    followers.targets(&changes.changed);
     followers.version(metadata.version);
 }
 
@@ -69,8 +69,8 @@ impl Publication {
             );
             return;
         }
-        let (routing, changed) = old.next(metadata.clone(), cluster.config());
-        hand_out(self, metadata, routing, &changed);
+        let (routing, changes) = old.next(metadata.clone(), cluster.config());
+        hand_out(self, metadata, routing, &changes);
     }
 
     /// Brings the leases in line with the published metadata, should a publication have been missed.
@@ -101,9 +101,9 @@ impl Followers for Publication {
         self.partitions.leaders().end_leaders(routing);
     }
 
-    fn sequencers(&self, routing: &Routing) {
-        if !routing.has_topics_of(&self.cluster().routing()) {
-            self.partitions.follow(routing);
+    fn sequencers(&self, changes: &Changes) {
+        if !changes.is_empty() {
+            self.partitions.follow(changes);
         }
     }
 
@@ -146,7 +146,7 @@ mod tests {
         fn leaders(&self, _: &Routing) {
             self.note("leaders");
         }
-        fn sequencers(&self, _: &Routing) {
+        fn sequencers(&self, _: &Changes) {
             self.note("sequencers");
         }
         fn routing(&self, _: Routing) {
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn writes_under_a_lost_lease_end_before_anybody_is_routed_past_them_and_news_come_last() {
         let recorder = Recorder::default();
-        hand_out(&recorder, &Metadata::default(), Routing::empty(), &[]);
+        hand_out(&recorder, &Metadata::default(), Routing::empty(), &Changes::default());
         let told = recorder.0.lock().clone();
         let at = |what| told.iter().position(|told| *told == what).unwrap();
         assert_eq!(told.len(), 8, "each is told once: {told:?}");

@@ -17,9 +17,11 @@ mod lost;
 mod organisation;
 mod placement;
 mod presence;
+mod recent;
 mod rejection;
 mod request;
 pub mod rolling;
+mod sizes;
 mod snapshot;
 mod state;
 mod stop_impact;
@@ -41,12 +43,13 @@ pub use lost::{
 pub use organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
 pub use placement::{Attempt, first_descriptor, reason_to_roll, recovery, successor};
 pub use presence::{Presence, Present};
+pub use recent::Recent;
 pub use rejection::CommandRejection;
 pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, plan};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use state::{
-    CopyState, Listener, Metadata, Node, NodeState, Partition, Protocol, Recent, Segment, SegmentCopy,
-    SegmentState, Topic,
+    CopyState, Listener, Metadata, Node, NodeState, Partition, Protocol, Segment, SegmentCopy, SegmentState,
+    Topic,
 };
 pub use stop_impact::{StopImpact, stop_impact};
 pub use topic_config::{

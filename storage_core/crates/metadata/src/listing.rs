@@ -6,6 +6,7 @@ use serde::Serialize;
 use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId};
 
 use crate::organisation::{Organisation, OrganisationLimits};
+use crate::sizes::Size;
 use crate::state::{CopyState, Metadata, Segment, SegmentState};
 
 /// A choice of segments to list.
@@ -78,7 +79,7 @@ pub struct OrganisationLine {
 #[must_use]
 pub fn organisations(metadata: &Metadata) -> Vec<OrganisationLine> {
     let line = |(name, found): (&String, &Organisation)| {
-        let (topics, partitions) = metadata.size_of(name);
+        let Size { topics, partitions } = metadata.size_of(name);
         OrganisationLine {
             name: name.clone(),
             limits: found.limits,

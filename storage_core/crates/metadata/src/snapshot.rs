@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use walrus_model::{Ballot, Replication};
+use walrus_model::{Ballot, Replication, TopicId};
 
-use crate::state::{Metadata, Segment, SegmentState};
+use crate::sizes::Sizes;
+use crate::state::{Metadata, Segment, SegmentState, Topic};
 
 /// Version of the snapshot's JSON. A node refuses a newer one.
 pub const SNAPSHOT_VERSION: u32 = 1;
@@ -76,6 +77,7 @@ impl Metadata {
         }
         let DecodedSnapshot { mut metadata } = serde_json::from_slice(bytes)?;
         metadata.list_copies();
+        metadata.sizes = Sizes::of(metadata.topics.values());
         metadata.check().map_err(|what| SnapshotError::Inconsistent { what })?;
         Ok(metadata)
     }
@@ -83,12 +85,15 @@ impl Metadata {
     /// Lists the replica set of each segment as its copies where a snapshot from before copies were listed has none.
     fn list_copies(&mut self) {
         let is_unlisted = |segment: &Segment| segment.copies.is_empty();
-        for topic in self.topics.values_mut() {
-            if topic.partitions.iter().any(|partition| partition.segments.iter().any(is_unlisted)) {
-                let partitions = &mut Arc::make_mut(topic).partitions;
-                let segments = partitions.iter_mut().flat_map(|partition| &mut partition.segments);
-                segments.filter(|segment| is_unlisted(segment)).for_each(Segment::list_copies);
-            }
+        let lacks_some = |topic: &Arc<Topic>| {
+            topic.partitions.iter().any(|partition| partition.segments.iter().any(is_unlisted))
+        };
+        let lacking: Vec<TopicId> =
+            self.topics.values().filter(|topic| lacks_some(topic)).map(|topic| topic.id).collect();
+        for id in lacking {
+            let Some(topic) = self.topics.get_mut(&id).map(Arc::make_mut) else { continue };
+            let segments = topic.partitions.iter_mut().flat_map(|partition| &mut partition.segments);
+            segments.filter(|segment| is_unlisted(segment)).for_each(Segment::list_copies);
         }
     }
 

@@ -1,19 +1,20 @@
 //! The state of the metadata: nodes, topics, partitions, segments. The words are those of `docs/internals/glossary.md`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{
     Ballot, Descriptor, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication, TopicId, Value,
 };
 
-use crate::answer::Applied;
 use crate::cluster_config::ClusterConfig;
 use crate::creations::Creations;
 use crate::organisation::{DEFAULT_ORG, Organisation};
-use crate::rejection::CommandRejection;
+use crate::recent::Recent;
+use crate::sizes::Sizes;
 use crate::topic_config::TopicConfig;
 
 /// Level of commands of a new cluster, and of processes that do not say theirs.
@@ -23,7 +24,8 @@ pub(crate) fn first_level() -> u32 {
     FIRST_LEVEL
 }
 
-/// The whole state. Clones are cheap: topics are shared.
+/// The whole state. What grows with the number of topics is in persistent maps: a clone costs the same however many there are,
+/// and shares with the original what neither changes afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// The cluster's identity, set by the first command of a new cluster; `None` until then.
@@ -36,20 +38,20 @@ pub struct Metadata {
     pub level: u32,
     /// Every node ever admitted and not removed.
     pub nodes: BTreeMap<NodeId, Node>,
-    /// Topics by identity. Shared, so that a published copy of the state costs one pointer for each topic.
-    pub topics: BTreeMap<TopicId, Arc<Topic>>,
+    /// Topics by identity.
+    pub topics: OrdMap<TopicId, Arc<Topic>>,
     /// Who may have topics, by name: each organisation is a namespace of its own. Walrus's own topics are in
     /// [`crate::INTERNAL_ORG`], which is not listed.
     #[serde(default)]
-    pub organisations: BTreeMap<String, Organisation>,
+    pub organisations: OrdMap<String, Organisation>,
     /// The catalogue: (organisation, name) -> topic.
-    pub names: BTreeMap<String, BTreeMap<String, TopicId>>,
+    pub names: OrdMap<String, OrdMap<String, TopicId>>,
     /// Topics that were deleted and that some member's disk may still have: only these may a node remove. A topic that is
     /// merely not listed may have been lost with a part of the metadata.
-    pub deleted: BTreeSet<TopicId>,
+    pub deleted: OrdSet<TopicId>,
     /// The disks that have nothing any more of a topic in `deleted`. It is forgotten once all members' disks are among them.
     #[serde(default)]
-    pub emptied: BTreeMap<TopicId, BTreeSet<DiskId>>,
+    pub emptied: OrdMap<TopicId, OrdSet<DiskId>>,
     /// Settings that all nodes follow.
     #[serde(default)]
     pub config: ClusterConfig,
@@ -63,17 +65,11 @@ pub struct Metadata {
     /// Count of the topics that were created lately.
     #[serde(default)]
     pub creations: Creations,
-    /// The last commands and what became of them, oldest first.
-    pub recent: VecDeque<Recent>,
-}
-
-/// A remembered command: when the same proposal comes twice, the second answers as the first did and changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recent {
-    /// The envelope's id.
-    pub id: Uuid,
-    /// The answer or refusal that the proposer got.
-    pub outcome: Result<Applied, CommandRejection>,
+    /// The last commands and what became of them.
+    pub recent: Recent,
+    /// Counts of `topics`, which a snapshot does not have: they are taken when it is read.
+    #[serde(skip)]
+    pub(crate) sizes: Sizes,
 }
 
 /// A broker. Identity is `disk`; an emptied disk is another node.
@@ -258,13 +254,6 @@ pub struct Segment {
 }
 
 impl Metadata {
-    /// The number of an organisation's topics, and that of the partitions of all of them.
-    pub(crate) fn size_of(&self, org: &str) -> (u64, u64) {
-        let named = self.names.get(org).into_iter().flat_map(|names| names.values());
-        let sizes = named.filter_map(|id| self.topics.get(id)).map(|topic| topic.partitions.len() as u64);
-        sizes.fold((0, 0), |(topics, partitions), size| (topics + 1, partitions + size))
-    }
-
     /// Whether the replica's node is a member and still has that disk.
     pub(crate) fn is_here(&self, replica: ReplicaRef) -> bool {
         self.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)

@@ -151,13 +151,13 @@ fn a_node_is_named_with_its_disk_and_replaced_by_a_member_only() {
 #[test]
 fn renewing_leases_drives_no_command_out_of_memory() {
     let mut metadata = cluster_of(1);
-    let remembered = metadata.recent.len();
+    let remembered = metadata.recent.count();
     for n in 0..100 {
         let (node, process) = (NodeId(1), uuid(201));
         run(&mut metadata, Command::RenewLease { node, process: ProcessId(process), asked_boottime_ms: n })
             .expect("its own");
     }
-    assert_eq!(metadata.recent.len(), remembered);
+    assert_eq!(metadata.recent.count(), remembered);
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! The table that says which node answers for what: immutable, and made from a published snapshot of the metadata. What did
-//! not change is shared with the table before.
+//! The table that says which node answers for what: immutable, and made from a published snapshot of the metadata and from the
+//! table before, with which it shares what did not change.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use imbl::HashMap;
+use imbl::ordmap::DiffItem;
+use walrus_log::LogId;
 use walrus_metadata::{Metadata, Partition, Segment, SegmentState, Topic, TopicSettings};
-use walrus_model::{LeaderRef, Offset, TopicId};
+use walrus_model::{Epoch, LeaderRef, Offset, TopicId};
 
 use crate::bucket::Leases;
 use crate::cluster::segment::{label, log_id};
@@ -13,11 +15,13 @@ use crate::node::config::Config;
 use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, PartitionRef, TopicPath};
 
-/// A table of which node answers for what, as one published snapshot of the metadata says.
+/// A table of which node answers for what, as one published snapshot of the metadata says. A clone shares with the original what
+/// neither changes afterwards.
+#[derive(Clone)]
 pub(crate) struct Routing {
     pub(crate) metadata: Arc<Metadata>,
     topics: HashMap<TopicId, Arc<TopicRoute>>,
-    names: HashMap<TopicPath, Arc<TopicRoute>>,
+    names: HashMap<TopicPath, TopicId>,
     /// The open segments that this process leads.
     pub(crate) leases: Arc<Leases>,
 }
@@ -30,6 +34,21 @@ pub(crate) struct TopicRoute {
     pub(crate) settings: TopicSettings,
 }
 
+/// What a table has that the one before had not.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// The topics that differ, and those that are new.
+    pub(crate) changed: Vec<Arc<TopicRoute>>,
+    /// The topics that are not there any more.
+    pub(crate) removed: Vec<TopicId>,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
 impl Routing {
     pub(crate) fn empty() -> Self {
         Self {
@@ -40,45 +59,38 @@ impl Routing {
         }
     }
 
-    /// The table for newer metadata, and the topics that differ.
-    pub(crate) fn next(&self, metadata: Arc<Metadata>, config: &Config) -> (Self, Vec<Arc<TopicRoute>>) {
-        let mut changed = Vec::new();
-        let mut topics = HashMap::with_capacity(metadata.topics.len());
-        for (id, topic) in &metadata.topics {
-            let old = self.topics.get(id);
-            let route = match old {
-                Some(old) if Arc::ptr_eq(&old.topic, topic) || old.topic == *topic => old.clone(),
-                _ => {
-                    let Some(route) = TopicRoute::new(topic) else { continue };
-                    let route = Arc::new(route);
-                    changed.push(route.clone());
-                    route
-                }
+    /// The table for newer metadata, and what differs in it. It costs what has changed, not what there is, where the newer
+    /// metadata were made from these.
+    pub(crate) fn next(&self, metadata: Arc<Metadata>, config: &Config) -> (Self, Changes) {
+        let (mut next, mut changes) = (self.clone(), Changes::default());
+        next.metadata = metadata;
+        let mut leases = Leases::clone(&self.leases);
+        for difference in self.metadata.topics.diff(&next.metadata.topics) {
+            let (id, topic) = match difference {
+                DiffItem::Add(id, topic) | DiffItem::Update { new: (id, topic), .. } => (*id, Some(topic)),
+                DiffItem::Remove(id, _) => (*id, None),
             };
-            topics.insert(*id, route);
-        }
-        if changed.is_empty() && topics.len() == self.topics.len() {
-            let (names, leases) = (self.names.clone(), self.leases.clone());
-            return (Self { metadata, topics, names, leases }, changed);
-        }
-        let names = topics.values().map(|route| (route.path.clone(), route.clone())).collect();
-        let leases = self.leases_of(&topics, config);
-        (Self { metadata, topics, names, leases }, changed)
-    }
-
-    /// The leases of this process; the same pointer as before where nothing changed, so that the bucket's update stays on its
-    /// fast path.
-    fn leases_of(&self, topics: &HashMap<TopicId, Arc<TopicRoute>>, config: &Config) -> Arc<Leases> {
-        let mut leases = Leases::default();
-        for route in topics.values() {
-            for segment in route.topic.partitions.iter().filter_map(open_segment) {
-                if is_led_by(segment.descriptor.leader, config) {
-                    let lease = (segment.descriptor.epoch, label(&route.path, &segment.descriptor).into());
-                    leases.by_key.insert(log_id(&segment.descriptor), lease);
+            if let Some(old) = next.topics.remove(&id) {
+                next.names.remove(&old.path);
+                old.leases(config).for_each(|(segment, _)| drop(leases.by_key.remove(&segment)));
+            }
+            match topic.and_then(TopicRoute::new) {
+                Some(route) => {
+                    let route = Arc::new(route);
+                    leases.by_key.extend(route.leases(config));
+                    next.topics.insert(id, route.clone());
+                    changes.changed.push(route);
                 }
+                None => changes.removed.push(id),
             }
         }
-        if leases == *self.leases { self.leases.clone() } else { Arc::new(leases) }
+        // A name is put in only now: its topic of before may have been listed behind the one that has it now.
+        let names = changes.changed.iter().map(|route| (route.path.clone(), route.topic.id));
+        next.names.extend(names);
+        if leases != *self.leases {
+            next.leases = Arc::new(leases); // else the same pointer, which says at once that nothing has changed
+        }
+        (next, changes)
     }
 
     pub(crate) fn topic(&self, id: TopicId) -> Option<&Arc<TopicRoute>> {
@@ -86,13 +98,7 @@ impl Routing {
     }
 
     pub(crate) fn find(&self, path: &TopicPath) -> Option<&Arc<TopicRoute>> {
-        self.names.get(path)
-    }
-
-    /// Whether it has the same topics as another table, unchanged.
-    pub(crate) fn has_topics_of(&self, other: &Self) -> bool {
-        let is_same = |(id, route)| other.topics.get(id).is_some_and(|known| Arc::ptr_eq(known, route));
-        self.topics.len() == other.topics.len() && self.topics.iter().all(is_same)
+        self.topics.get(self.names.get(path)?)
     }
 
     /// All topics of all organisations, in no order.
@@ -100,9 +106,10 @@ impl Routing {
         self.topics.values()
     }
 
-    /// The topics of one organisation, in no order.
-    pub(crate) fn topics_of<'a>(&'a self, org: &'a OrgName) -> impl Iterator<Item = &'a Arc<TopicRoute>> {
-        self.names.iter().filter(move |(path, _)| path.org == *org).map(|(_, route)| route)
+    /// The topics of one organisation, by name.
+    pub(crate) fn topics_of(&self, org: &OrgName) -> impl Iterator<Item = &Arc<TopicRoute>> {
+        let named = self.metadata.names.get(org.as_str()).into_iter().flat_map(|names| names.values());
+        named.filter_map(|id| self.topics.get(id))
     }
 
     /// The topic and partition that a client names.
@@ -121,6 +128,13 @@ impl TopicRoute {
             return None;
         };
         Some(Self { topic: topic.clone(), path, settings: topic.config.settings() })
+    }
+
+    /// The open segments of the topic that this process leads, as leases.
+    fn leases(&self, config: &Config) -> impl Iterator<Item = (LogId, (Epoch, Arc<str>))> {
+        let open = self.topic.partitions.iter().filter_map(open_segment).map(|segment| &segment.descriptor);
+        let led = open.filter(|segment| is_led_by(segment.leader, config));
+        led.map(|segment| (log_id(segment), (segment.epoch, label(&self.path, segment).into())))
     }
 
     pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {

@@ -4,22 +4,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 use walrus_metadata::{CopyState, Metadata, Segment, SegmentState, Topic};
 use walrus_model::{ReplicaRef, SegmentId, TopicId};
 
 /// An index of the sealed segments that the metadata list on this disk.
 pub(crate) struct Holdings {
     me: ReplicaRef,
-    topics: HashMap<TopicId, TopicCopies>,
+    /// The topics as they were when their segments were looked through.
+    seen: OrdMap<TopicId, Arc<Topic>>,
+    copies: HashMap<TopicId, TopicCopies>,
 }
 
-/// The copies of one topic's segments that are listed on this disk.
-struct TopicCopies {
-    /// The topic as it was when its segments were looked through.
-    topic: Arc<Topic>,
-    /// By partition and number of the segment.
-    copies: BTreeMap<(u32, u64), HeldCopy>,
-}
+/// The copies of one topic's segments that are listed on this disk, by partition and number of the segment.
+type TopicCopies = BTreeMap<(u32, u64), HeldCopy>;
 
 /// A copy that is listed on this disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,23 +36,24 @@ pub(crate) struct HeldCopy {
 
 impl Holdings {
     pub(crate) fn new(me: ReplicaRef) -> Self {
-        Self { me, topics: HashMap::new() }
+        Self { me, seen: OrdMap::new(), copies: HashMap::new() }
     }
 
     /// Follows the metadata; looks through those topics only that have changed.
     pub(crate) fn update(&mut self, metadata: &Metadata) {
-        self.topics.retain(|id, _| metadata.topics.contains_key(id));
-        for (id, topic) in &metadata.topics {
-            let old = self.topics.get(id);
-            if old.is_some_and(|old| Arc::ptr_eq(&old.topic, topic)) {
-                continue;
+        let seen = std::mem::replace(&mut self.seen, metadata.topics.clone());
+        for difference in seen.diff(&metadata.topics) {
+            match difference {
+                DiffItem::Add(id, topic) | DiffItem::Update { new: (id, topic), .. } => {
+                    let copies = self.copies_of(topic, self.copies.get(id));
+                    self.copies.insert(*id, copies);
+                }
+                DiffItem::Remove(id, _) => drop(self.copies.remove(id)),
             }
-            let copies = self.copies_of(topic, old);
-            self.topics.insert(*id, TopicCopies { topic: topic.clone(), copies });
         }
     }
 
-    fn copies_of(&self, topic: &Topic, old: Option<&TopicCopies>) -> BTreeMap<(u32, u64), HeldCopy> {
+    fn copies_of(&self, topic: &Topic, old: Option<&TopicCopies>) -> TopicCopies {
         let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
         let sealed = segments.filter(|segment| matches!(segment.state, SegmentState::Sealed(_)));
         let held = |segment: &Segment| {
@@ -69,7 +69,7 @@ impl Holdings {
                 since: copy.since,
                 is_found: false,
             };
-            let before = old.and_then(|old| old.copies.get(&place));
+            let before = old.and_then(|old| old.get(&place));
             let is_found = before == Some(&HeldCopy { is_found: true, ..held });
             Some((place, HeldCopy { is_found, ..held }))
         };
@@ -78,14 +78,14 @@ impl Holdings {
 
     /// Copies with which something is to be done, or that were not found yet.
     pub(crate) fn pending_copies(&self) -> Vec<HeldCopy> {
-        let all = self.topics.values().flat_map(|listed| listed.copies.values());
+        let all = self.copies.values().flat_map(|listed| listed.values());
         all.filter(|held| !held.is_found).copied().collect()
     }
 
     /// Notes that a verified copy is here, so that it is not looked at again until its listing changes.
     pub(crate) fn mark_found(&mut self, held: &HeldCopy) {
-        let listed = self.topics.get_mut(&held.topic);
-        let known = listed.and_then(|listed| listed.copies.get_mut(&(held.partition, held.number)));
+        let listed = self.copies.get_mut(&held.topic);
+        let known = listed.and_then(|listed| listed.get_mut(&(held.partition, held.number)));
         if let Some(known) = known.filter(|known| *known == held && known.state == CopyState::Verified) {
             known.is_found = true;
         }
@@ -93,7 +93,7 @@ impl Holdings {
 
     /// Verified copies that were found here, in order of their segments' uuids.
     pub(crate) fn found_copies(&self) -> Vec<HeldCopy> {
-        let all = self.topics.values().flat_map(|listed| listed.copies.values());
+        let all = self.copies.values().flat_map(|listed| listed.values());
         let mut found: Vec<HeldCopy> = all.filter(|held| held.is_found).copied().collect();
         found.sort_by_key(|held| held.segment);
         found
@@ -101,13 +101,13 @@ impl Holdings {
 
     /// All copies that are listed here.
     pub(crate) fn all(&self) -> Vec<HeldCopy> {
-        self.topics.values().flat_map(|listed| listed.copies.values()).copied().collect()
+        self.copies.values().flat_map(|listed| listed.values()).copied().collect()
     }
 
     /// How many copies are to be made, and how many are beyond mending.
     pub(crate) fn unfinished(&self) -> (usize, usize) {
         let count = |state| {
-            let all = self.topics.values().flat_map(|listed| listed.copies.values());
+            let all = self.copies.values().flat_map(|listed| listed.values());
             all.filter(|held| held.state == state).count()
         };
         (count(CopyState::Filling), count(CopyState::Damaged))
@@ -172,7 +172,9 @@ mod tests {
         let (org, name) = ("o".to_owned(), "t".to_owned());
         let (config, partitions) = (walrus_metadata::TopicConfig::default(), vec![partition]);
         let topic = Topic { id, org, name, internal: false, config, partitions };
-        Metadata { topics: [(id, Arc::new(topic))].into(), ..Metadata::default() }
+        let mut metadata = Metadata::default();
+        metadata.topics.insert(id, Arc::new(topic));
+        metadata
     }
 
     #[test]

@@ -12,10 +12,10 @@ pub(crate) mod submission;
 pub(crate) mod ticket;
 mod window;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use imbl::HashMap;
 use leader::Leader;
 use leaders::Leaders;
 use sequencer::Sequencer;
@@ -24,7 +24,7 @@ use walrus_metadata::rolling::Reason;
 use walrus_model::{Descriptor, TopicId};
 
 use crate::cluster::Cluster;
-use crate::cluster::routing::{Routing, TopicRoute, open_segment};
+use crate::cluster::routing::{Changes, TopicRoute, open_segment};
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
 
@@ -32,7 +32,7 @@ use crate::node::error::{Error, Result};
 pub(crate) struct Partitions {
     leaders: Arc<Leaders>,
     /// The sequencers by topic and partition. They stay the same as long as the topic lives.
-    sequencers: ArcSwap<HashMap<TopicId, Vec<Arc<Sequencer>>>>,
+    sequencers: ArcSwap<HashMap<TopicId, Arc<[Arc<Sequencer>]>>>,
 }
 
 impl Partitions {
@@ -55,20 +55,26 @@ impl Partitions {
         &self.leaders
     }
 
-    /// Makes the sequencers that a table of routes needs, before anybody goes by it, and drops those of topics that are gone.
-    pub(crate) fn follow(&self, routing: &Routing) {
-        let old = self.sequencers.load();
-        let of_topic = |route: &Arc<TopicRoute>| {
-            let known = old.get(&route.topic.id);
-            let sequencer = |(place, partition): (usize, &walrus_metadata::Partition)| {
-                known
-                    .and_then(|known| known.get(place))
-                    .cloned()
-                    .unwrap_or_else(|| Arc::new(Sequencer::new(self.leaders.clone(), route, partition.index)))
-            };
-            (route.topic.id, route.topic.partitions.iter().enumerate().map(sequencer).collect())
-        };
-        let next = routing.topics().map(of_topic).collect();
+    /// Makes the sequencers that a changed table of routes needs, before anybody goes by it, and drops those of topics that are
+    /// gone.
+    pub(crate) fn follow(&self, changes: &Changes) {
+        let mut next = HashMap::clone(&self.sequencers.load());
+        for topic in &changes.removed {
+            next.remove(topic);
+        }
+        for route in &changes.changed {
+            let known = next.get(&route.topic.id).cloned();
+            if known.as_ref().is_some_and(|known| known.len() == route.topic.partitions.len()) {
+                continue;
+            }
+            let sequencer =
+                |(place, partition): (usize, &walrus_metadata::Partition)| {
+                    known.as_ref().and_then(|known| known.get(place)).cloned().unwrap_or_else(|| {
+                        Arc::new(Sequencer::new(self.leaders.clone(), route, partition.index))
+                    })
+                };
+            next.insert(route.topic.id, route.topic.partitions.iter().enumerate().map(sequencer).collect());
+        }
         self.sequencers.store(Arc::new(next));
     }
 
@@ -76,7 +82,7 @@ impl Partitions {
     pub(crate) fn metadata_changed(&self, changed: &[Arc<TopicRoute>]) {
         let sequencers = self.sequencers.load();
         for route in changed {
-            let of_topic = sequencers.get(&route.topic.id).into_iter().flatten();
+            let of_topic = sequencers.get(&route.topic.id).into_iter().flat_map(|of_topic| of_topic.iter());
             for (partition, sequencer) in route.topic.partitions.iter().zip(of_topic) {
                 sequencer.metadata_changed(open_segment(partition), route.settings);
             }
@@ -86,6 +92,12 @@ impl Partitions {
     fn sequencer(&self, route: &TopicRoute, partition: u32) -> Result<Arc<Sequencer>> {
         let unknown = || Error::UnknownTopic { topic: route.path.to_string() };
         self.sequencer_of(route.topic.id, partition).ok_or_else(unknown)
+    }
+
+    /// Whether a partition has what orders its appends.
+    #[cfg(test)]
+    pub(crate) fn has_sequencer(&self, route: &TopicRoute, partition: u32) -> bool {
+        self.sequencer(route, partition).is_ok()
     }
 
     fn sequencer_of(&self, topic: TopicId, partition: u32) -> Option<Arc<Sequencer>> {

@@ -8,3 +8,4 @@ mod node;
 mod reading;
 mod recovering;
 mod rolling;
+mod routing;

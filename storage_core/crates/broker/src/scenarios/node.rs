@@ -145,7 +145,7 @@ impl TestNode {
         let planned = {
             let metadata = self.metadata.lock();
             let everybody = Present::only(metadata.nodes.keys().copied());
-            let mut next = TOPIC + metadata.version as u128;
+            let mut next = TOPIC + (1_000 * metadata.version) as u128; // no command takes so many
             if metadata.topics.is_empty() {
                 next = TOPIC;
             }

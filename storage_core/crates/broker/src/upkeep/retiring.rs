@@ -1,10 +1,11 @@
 //! Removes from this disk what metadata explicitly calls trimmed, deleted or given up. What metadata merely does not list is put
 //! aside: kept and not served, and somebody should look. `fate.rs` decides.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use imbl::{OrdMap, OrdSet};
 use walrus_log::Log;
 use walrus_metadata::{Metadata, Request, Segment, SegmentState, Topic};
 use walrus_model::{SegmentId, TopicId};
@@ -48,9 +49,9 @@ pub(crate) async fn keep_clean(copies: Arc<Copies>) {
 /// What the loop has seen of the metadata, and what it has told.
 #[derive(Default)]
 struct CleaningState {
-    topics: HashMap<TopicId, Arc<Topic>>,
+    topics: OrdMap<TopicId, Arc<Topic>>,
     /// Topics that were deleted and are not forgotten.
-    deleted: BTreeSet<TopicId>,
+    deleted: OrdSet<TopicId>,
     /// Logs that are put aside and that an alarm was raised for.
     reported: HashSet<SegmentId>,
     /// Something could not be deleted.
@@ -62,16 +63,11 @@ struct CleaningState {
 impl CleaningState {
     /// Whether the metadata have changed in what matters here: topics. Leases are renewed all the time.
     fn is_news(&mut self, metadata: &Metadata) -> bool {
-        let is_same = |(id, topic): (&TopicId, &Arc<Topic>)| {
-            self.topics.get(id).is_some_and(|known| Arc::ptr_eq(known, topic))
-        };
-        let same = self.topics.len() == metadata.topics.len()
-            && self.deleted == metadata.deleted
-            && metadata.topics.iter().all(is_same);
+        let same = self.topics == metadata.topics && self.deleted == metadata.deleted;
         if same && !self.is_behind {
             return false;
         }
-        self.topics = metadata.topics.iter().map(|(id, topic)| (*id, topic.clone())).collect();
+        self.topics = metadata.topics.clone();
         self.deleted = metadata.deleted.clone();
         true
     }

@@ -1,6 +1,6 @@
 //! Commands about membership: draining a node, taking a disk out for good.
 
-use walrus_model::{DiskId, NodeId};
+use walrus_model::{DiskId, NodeId, TopicId};
 
 use super::topics::forget_emptied;
 use crate::answer::Answer;
@@ -52,7 +52,8 @@ pub(super) fn remove_node(
     }
     metadata.nodes.remove(&id);
     metadata.gone_disks.insert(disk);
-    forget_emptied(metadata); // nobody waits for this disk any more
+    let emptied: Vec<TopicId> = metadata.emptied.keys().copied().collect();
+    forget_emptied(metadata, &emptied); // nobody waits for this disk any more
     Ok(Answer::Node(node))
 }
 

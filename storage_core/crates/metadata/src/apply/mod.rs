@@ -16,7 +16,7 @@ use crate::answer::{Answer, Applied};
 use crate::command::{Command, ENVELOPE_VERSION, Envelope};
 use crate::levels::{ORGANISATIONS_LEVEL, raise_level};
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, NodeState, Partition, Recent};
+use crate::state::{Metadata, NodeState, Partition};
 pub(crate) use cluster::FACTOR_MAX;
 use cluster::{bootstrap, set_replication};
 use copies::{Change, report_copies, set_copies};
@@ -27,17 +27,13 @@ use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment,
 pub use segments::{EPOCH_MAX, check_follows};
 use topics::{Naming, alter_topic, create_topic, delete_topic, recover_topic, report_emptied};
 
-/// The number of commands that are remembered. A proposer gives up on an unknown outcome long before so many others came.
-const RECENT_MAX: usize = 4_096;
-
 /// Applies one command and remembers its outcome; on `Err` nothing but that memory was changed. A command whose id is
 /// remembered changes nothing and is answered as it was the first time. Renewals of leases are not remembered.
 pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, CommandRejection> {
     // A renewal comes from each node each second, and applying it twice is harmless: it would only drive out the others.
     let remembered = !matches!(envelope.command, Command::RenewLease { .. });
-    let mut seen = metadata.recent.iter().rev();
-    if remembered && let Some(seen) = seen.find(|recent| recent.id == envelope.id) {
-        return seen.outcome.clone();
+    if remembered && let Some(outcome) = metadata.recent.outcome(envelope.id) {
+        return outcome.clone();
     }
     let outcome =
         check_envelope(metadata, envelope).and_then(|()| execute(metadata, envelope)).map(|answer| {
@@ -45,10 +41,7 @@ pub fn apply(metadata: &mut Metadata, envelope: &Envelope) -> Result<Applied, Co
             Applied { version: metadata.version, answer }
         });
     if remembered {
-        metadata.recent.push_back(Recent { id: envelope.id, outcome: outcome.clone() });
-    }
-    if metadata.recent.len() > RECENT_MAX {
-        metadata.recent.pop_front();
+        metadata.recent.remember(envelope.id, outcome.clone());
     }
     outcome
 }

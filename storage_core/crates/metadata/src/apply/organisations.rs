@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use walrus_model::TopicId;
+
 use crate::answer::Answer;
 use crate::organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
 use crate::rejection::CommandRejection;
+use crate::sizes::Sizes;
 use crate::state::Metadata;
 
 pub(super) fn set_organisation(
@@ -27,7 +30,7 @@ pub(super) fn set_organisation(
 }
 
 pub(super) fn remove_organisation(metadata: &mut Metadata, name: &str) -> Result<Answer, CommandRejection> {
-    let (topics, _) = metadata.size_of(name);
+    let topics = metadata.size_of(name).topics;
     if topics > 0 {
         return Err(CommandRejection::OrganisationHasTopics { name: name.to_owned(), topics });
     }
@@ -38,16 +41,23 @@ pub(super) fn remove_organisation(metadata: &mut Metadata, name: &str) -> Result
 /// Lists the organisations that have topics, and the default one, and gives Walrus's own topics their place: what a state that
 /// knew no organisations lacks.
 pub(super) fn list_organisations(metadata: &mut Metadata, version: u64) {
-    let Metadata { topics, names, organisations, .. } = metadata;
-    for topic in topics.values_mut().filter(|topic| topic.internal) {
-        let topic = Arc::make_mut(topic);
+    let Metadata { topics, names, organisations, sizes, .. } = metadata;
+    let internal: Vec<TopicId> =
+        topics.values().filter(|topic| topic.internal).map(|topic| topic.id).collect();
+    for id in internal {
+        let Some(topic) = topics.get_mut(&id).map(Arc::make_mut) else { continue };
         if let Some(names) = names.get_mut(&topic.org) {
             names.remove(&topic.name);
         }
         topic.org = INTERNAL_ORG.to_owned();
         names.entry(topic.org.clone()).or_default().insert(topic.name.clone(), topic.id);
     }
-    names.retain(|_, names| !names.is_empty());
+    *names = names
+        .iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(org, names)| (org.clone(), names.clone()))
+        .collect();
+    *sizes = Sizes::of(topics.values());
     let named = names.keys().filter(|org| *org != INTERNAL_ORG).cloned();
     for org in named.chain([DEFAULT_ORG.to_owned()]) {
         let organisation = Organisation { version, ..Organisation::default() };

@@ -148,6 +148,7 @@ fn add_topic(
     };
     let partitions = (0..).zip(segments).map(partition).collect();
     let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, config, partitions };
+    metadata.sizes.add(&topic);
     metadata.topics.insert(id, Arc::new(topic));
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
 }
@@ -166,7 +167,7 @@ fn count_creation(
         if creations.count > max {
             return Err(CommandRejection::TooManyCreations { max });
         }
-        let there: u64 = metadata.topics.values().map(|topic| topic.partitions.len() as u64).sum();
+        let there = metadata.sizes.cluster().partitions;
         let (would_be, max) = (there + partitions, metadata.config.partitions_max());
         if would_be > max {
             return Err(CommandRejection::TooManyPartitions { would_be, max });
@@ -194,10 +195,10 @@ fn check_limits(
     if let Some(max) = limits.creations_per_second_max.filter(|max| created > *max) {
         return Err(CommandRejection::OrganisationTooFast { name: name(), max });
     }
-    let (topics_there, partitions_there) = metadata.size_of(org);
+    let there = metadata.size_of(org);
     for (what, would_be, max) in [
-        ("topics", topics_there + 1, limits.topics_max),
-        ("partitions", partitions_there + partitions, limits.partitions_max),
+        ("topics", there.topics + 1, limits.topics_max),
+        ("partitions", there.partitions + partitions, limits.partitions_max),
     ] {
         if let Some(max) = max.filter(|max| would_be > *max) {
             let what = what.to_owned();
@@ -215,6 +216,7 @@ fn is_topic_name(name: &str) -> bool {
 
 pub(super) fn delete_topic(metadata: &mut Metadata, topic: TopicId) -> Result<Answer, CommandRejection> {
     let removed = metadata.topics.remove(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
+    metadata.sizes.remove(&removed);
     if let Some(names) = metadata.names.get_mut(&removed.org) {
         names.remove(&removed.name);
         if names.is_empty() {
@@ -235,19 +237,19 @@ pub(super) fn report_emptied(
     for topic in topics.iter().filter(|topic| metadata.deleted.contains(topic)) {
         metadata.emptied.entry(*topic).or_default().insert(replica.disk);
     }
-    forget_emptied(metadata);
+    forget_emptied(metadata, topics);
     Ok(Answer::Nothing)
 }
 
-/// Forgets the deleted topics of which no member's disk has anything. A disk that was taken out of the cluster is never asked:
-/// it is refused when it shows up again.
-pub(super) fn forget_emptied(metadata: &mut Metadata) {
+/// Forgets those of these deleted topics of which no member's disk has anything. A disk that was taken out of the cluster is
+/// never asked: it is refused when it shows up again.
+pub(super) fn forget_emptied(metadata: &mut Metadata, topics: &[TopicId]) {
     let Metadata { nodes, deleted, emptied, .. } = metadata;
-    emptied.retain(|topic, disks| {
-        let is_everywhere = nodes.values().all(|node| disks.contains(&node.disk));
-        if is_everywhere {
+    for topic in topics {
+        let Some(disks) = emptied.get(topic) else { continue };
+        if nodes.values().all(|node| disks.contains(&node.disk)) {
             deleted.remove(topic);
+            emptied.remove(topic);
         }
-        !is_everywhere
-    });
+    }
 }

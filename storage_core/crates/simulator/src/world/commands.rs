@@ -15,7 +15,7 @@ impl World {
             command,
         };
         let outcome = metadata::apply(&mut state, &envelope).map(|_| ());
-        state.recent.clear(); // ids of commands are not what is checked here
+        state.recent = metadata::Recent::default(); // ids of commands are not what is checked here
         if let Ok(()) = outcome {
             self.err_in_metadata(&mut state, &envelope.command);
             if self.setting.mistake.is_none() {
