@@ -23,7 +23,7 @@ fn step(node: &TestNode, drawn: u64) {
     let name = NAMES[(drawn / 8) as usize % NAMES.len()];
     let found = node.cluster().routing().find(&path(name)).map(|route| route.topic.clone());
     let Some(topic) = found else {
-        let partitions = 1 + (drawn / 64) as u32 % 3;
+        let partitions = [1, 2, 3][(drawn / 64) as usize % 3];
         let (org, name, config) = ("default".to_owned(), name.to_owned(), BTreeMap::new());
         node.carry_out(&Request::CreateTopic { org, name, partitions, internal: false, config }).unwrap();
         return;
