@@ -31,7 +31,7 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<LogClient<Channel>> {
 
 /// Makes a topic of one partition; one that is there already holds records of somebody else.
 pub(crate) async fn create_topic(log: &mut LogClient<Channel>, topic: &str) -> Result<()> {
-    let request = CreateTopicRequest { topic: topic.to_owned(), partitions: 1 };
+    let request = CreateTopicRequest { topic: topic.to_owned(), partitions: 1, ..Default::default() };
     let created = log.create_topic(request).await.context("cannot create the topic")?.into_inner().created;
     ensure!(created, "topic {topic} was there before");
     Ok(())
