@@ -247,14 +247,15 @@ impl Cluster {
         self.nodes[id as usize - 1] = self.start_node(id, disk);
     }
 
-    /// Starts a stopped node again, and the metadata do not hear of its new process, only where it is now: as when the node
-    /// cannot reach them.
+    /// Starts a stopped node again, which cannot reach the metadata: they do not hear of its new process, only where it is now.
     pub(crate) fn restart_unheard(&mut self, id: u32) {
         let (disk, before) = (self.nodes[id as usize - 1].disk, self.metadata().nodes[&NodeId(id)].process);
         let mut node = self.make_node(id, disk, ProcessId(Uuid::new_v4()));
         let Command::RegisterNode { process, .. } = &mut node.registration else { unreachable!() };
         *process = before;
         self.nodes[id as usize - 1] = self.list_node(id, node);
+        self.shared.unheard.lock().push(id);
+        self.fall_behind(id);
     }
 
     /// Has these nodes renew their leases, again and again, until the answer is dropped.
