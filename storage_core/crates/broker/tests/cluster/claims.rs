@@ -416,11 +416,12 @@ fn a_leader_whose_node_is_back_as_another_process_is_replaced_also_where_the_met
     for id in cluster.ids() {
         cluster.stop_unnoticed(id);
     }
-    cluster.restart_unheard(victim);
-    cluster.let_lapse(victim);
     for id in others(&cluster, victim) {
         cluster.restart(id);
     }
+    cluster.restart_unheard(victim); // last: it knows where the others are, and pings them
+    cluster.let_lapse(victim);
+    let _renewing = cluster.keep_renewing(others(&cluster, victim));
     let broker = cluster.broker(others(&cluster, victim)[0]);
     cluster.block_on(async {
         let first = read_values(&broker, &topic(), 0, 1).await;
