@@ -79,7 +79,7 @@ pub struct OrganisationLine {
 #[must_use]
 pub fn organisations(metadata: &Metadata) -> Vec<OrganisationLine> {
     let line = |(name, found): (&String, &Organisation)| {
-        let Size { topics, partitions } = metadata.size_of(name);
+        let Size { topics, partitions } = metadata.sizes.of_org(name);
         OrganisationLine {
             name: name.clone(),
             limits: found.limits,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{DiskId, Epoch, NodeId, ProcessId, SegmentId, TopicId};
 
-use crate::topic_config::SettingProblem;
+use crate::topic_config::{SettingProblem, WrongSetting};
 
 /// The metadata's verdict on a command that they do not take: it changed nothing, on any node. A request that fails may have
 /// other causes, and may have been carried out all the same: see [`crate::RequestError`].
@@ -325,6 +325,12 @@ pub enum CommandRejection {
         /// The value that was given.
         got: u64,
     },
+}
+
+impl From<WrongSetting> for CommandRejection {
+    fn from(WrongSetting { name, problem }: WrongSetting) -> Self {
+        Self::InvalidTopicConfig { name, problem }
+    }
 }
 
 impl CommandRejection {

@@ -243,7 +243,8 @@ pub fn plan(
         Request::Barrier => return Ok(Plan::Barrier),
         Request::CreateTopic { org, name, partitions, internal, config } => {
             let topic = TopicId(fresh());
-            let settings = TopicConfig::new(&config, 0).map_err(RequestError::Rejected)?;
+            let settings =
+                TopicConfig::new(&config, 0).map_err(|wrong| RequestError::Rejected(wrong.into()))?;
             let mut first = |partition| {
                 first_descriptor(metadata, &settings, (topic, partition, SegmentId(fresh())), present)
                     .ok_or(RequestError::NoNode)

@@ -1,10 +1,6 @@
 //! Counts of topics and partitions, kept with each change, so that a limit is checked without a look at what is there.
 
-use std::sync::Arc;
-
 use imbl::OrdMap;
-
-use crate::state::{Metadata, Topic};
 
 /// How many topics and partitions there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,13 +18,6 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Counts all topics of a state.
-    pub(crate) fn of<'a>(topics: impl Iterator<Item = &'a Arc<Topic>>) -> Self {
-        let mut sizes = Self::default();
-        topics.for_each(|topic| sizes.add(topic));
-        sizes
-    }
-
     pub(crate) fn cluster(&self) -> Size {
         self.cluster
     }
@@ -38,29 +27,22 @@ impl Sizes {
         self.by_org.get(org).copied().unwrap_or_default()
     }
 
-    pub(crate) fn add(&mut self, topic: &Topic) {
-        let partitions = topic.partitions.len() as u64;
-        for size in [&mut self.cluster, self.by_org.entry(topic.org.clone()).or_default()] {
+    /// Counts a topic of an organisation with so many partitions.
+    pub(crate) fn add(&mut self, org: &str, partitions: usize) {
+        for size in [&mut self.cluster, self.by_org.entry(org.to_owned()).or_default()] {
             size.topics += 1;
-            size.partitions += partitions;
+            size.partitions += partitions as u64;
         }
     }
 
-    pub(crate) fn remove(&mut self, topic: &Topic) {
-        let partitions = topic.partitions.len() as u64;
-        for size in [&mut self.cluster, self.by_org.entry(topic.org.clone()).or_default()] {
+    /// Counts one less.
+    pub(crate) fn remove(&mut self, org: &str, partitions: usize) {
+        for size in [&mut self.cluster, self.by_org.entry(org.to_owned()).or_default()] {
             size.topics = size.topics.saturating_sub(1);
-            size.partitions = size.partitions.saturating_sub(partitions);
+            size.partitions = size.partitions.saturating_sub(partitions as u64);
         }
-        if self.of_org(&topic.org) == Size::default() {
-            self.by_org.remove(&topic.org);
+        if self.of_org(org) == Size::default() {
+            self.by_org.remove(org);
         }
-    }
-}
-
-impl Metadata {
-    /// The number of an organisation's topics, and that of the partitions of all of them.
-    pub(crate) fn size_of(&self, org: &str) -> Size {
-        self.sizes.of_org(org)
     }
 }

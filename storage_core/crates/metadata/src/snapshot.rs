@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{Ballot, Replication, TopicId};
 
-use crate::sizes::Sizes;
 use crate::state::{Metadata, Segment, SegmentState, Topic};
 
 /// Version of the snapshot's JSON. A node refuses a newer one.
@@ -77,7 +76,7 @@ impl Metadata {
         }
         let DecodedSnapshot { mut metadata } = serde_json::from_slice(bytes)?;
         metadata.list_copies();
-        metadata.sizes = Sizes::of(metadata.topics.values());
+        metadata.count_topics();
         metadata.check().map_err(|what| SnapshotError::Inconsistent { what })?;
         Ok(metadata)
     }

@@ -24,8 +24,8 @@ pub(crate) fn first_level() -> u32 {
     FIRST_LEVEL
 }
 
-/// The whole state. What grows with the number of topics is in persistent maps: a clone costs the same however many there are,
-/// and shares with the original what neither changes afterwards.
+/// The whole state. What grows with the number of topics is in persistent maps: a clone shares with the original what neither
+/// changes afterwards, so that it costs the same however many topics there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// The cluster's identity, set by the first command of a new cluster; `None` until then.
@@ -254,6 +254,14 @@ pub struct Segment {
 }
 
 impl Metadata {
+    /// Counts all topics anew.
+    pub(crate) fn count_topics(&mut self) {
+        self.sizes = Sizes::default();
+        for topic in self.topics.values() {
+            self.sizes.add(&topic.org, topic.partitions.len());
+        }
+    }
+
     /// Whether the replica's node is a member and still has that disk.
     pub(crate) fn is_here(&self, replica: ReplicaRef) -> bool {
         self.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)

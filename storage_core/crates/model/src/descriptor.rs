@@ -69,6 +69,9 @@ pub struct Replication {
 }
 
 impl Replication {
+    /// Limit on n: whoever asks for more copies has made a mistake.
+    pub const FACTOR_MAX: u32 = 9;
+
     /// 3/2, what a cluster is given unless its founder says otherwise.
     pub const DEFAULT: Self = Self { factor: 3, write_quorum: 2 };
 

@@ -37,7 +37,7 @@ impl Layout {
 }
 
 /// The crates that have rooms.
-pub const LAYOUTS: &[&Layout] = &[&BROKER, &LOG];
+pub const LAYOUTS: &[&Layout] = &[&BROKER, &LOG, &METADATA];
 
 /// The data plane.
 pub const BROKER: Layout = Layout {
@@ -105,6 +105,43 @@ pub const LOG: Layout = Layout {
         ("seeded.rs", "ground"),
         ("sync.rs", "ground"),
         ("types.rs", "ground"),
+    ],
+    facade: None,
+};
+
+/// The metadata.
+pub const METADATA: Layout = Layout {
+    name: "metadata",
+    order: &[
+        &["root"],
+        &["apply"],
+        &["rules"], // the state, and what is decided by it
+        &["topic_config"],
+        &["ground"],
+    ],
+    placed: &[
+        ("lib.rs", "root"),
+        ("census.rs", "rules"),
+        ("clock.rs", "rules"),
+        ("cluster_config.rs", "rules"),
+        ("command.rs", "rules"),
+        ("levels.rs", "rules"),
+        ("listing.rs", "rules"),
+        ("lost.rs", "rules"),
+        ("placement.rs", "rules"),
+        ("presence.rs", "rules"),
+        ("recent.rs", "rules"),
+        ("rejection.rs", "rules"),
+        ("request.rs", "rules"),
+        ("snapshot.rs", "rules"),
+        ("state.rs", "rules"),
+        ("stop_impact.rs", "rules"),
+        ("upkeep.rs", "rules"),
+        ("answer.rs", "ground"),
+        ("creations.rs", "ground"),
+        ("organisation.rs", "ground"),
+        ("rolling.rs", "ground"),
+        ("sizes.rs", "ground"),
     ],
     facade: None,
 };

@@ -12,7 +12,7 @@ mod tree;
 
 pub use circles::circles;
 pub use crates::{Crates, told};
-pub use layout::{BROKER, Facade, LAYOUTS, LOG, Layout};
+pub use layout::{BROKER, Facade, LAYOUTS, LOG, Layout, METADATA};
 pub use references::{Impl, Knowledge, Thing};
 pub use rules::{Violation, rooms, violations};
 pub use summary::{drawing, summary};

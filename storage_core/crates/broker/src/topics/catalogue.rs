@@ -100,6 +100,11 @@ impl Topics {
     /// A topic with all its settings as they are in force, and where each comes from.
     pub(crate) async fn describe_topic(&self, path: &TopicPath) -> Result<TopicDescription> {
         self.cluster().await_all_metadata(&format!("the settings of topic {path}")).await?;
+        self.described(path)
+    }
+
+    /// The same by the metadata that this node has.
+    fn described(&self, path: &TopicPath) -> Result<TopicDescription> {
         let routing = self.cluster().routing();
         let route = routing.find(path).ok_or_else(|| Error::UnknownTopic { topic: path.to_string() })?;
         let metadata = &routing.metadata;
@@ -107,7 +112,7 @@ impl Topics {
         Ok(TopicDescription {
             topic: TopicInfo::of(&route.topic),
             version: route.topic.config.version,
-            settings: route.topic.config.in_force(&metadata.config, metadata.replication, node),
+            settings: route.topic.config.in_force(&metadata.config.entries, metadata.replication, node),
         })
     }
 
@@ -122,7 +127,7 @@ impl Topics {
         let ConfigChange { set, unset, expect } = change;
         let request = Request::AlterTopic { topic: topic.id, set, unset, expect };
         self.cluster().control().ask(&request, patience::METADATA_ANSWER_TO_CLIENT).await?;
-        let described = self.describe_topic(path).await?;
+        let described = self.described(path)?;
         tracing::info!(topic = %path, version = described.version, "topic altered");
         Ok(described)
     }

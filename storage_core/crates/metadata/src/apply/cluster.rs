@@ -7,9 +7,6 @@ use crate::answer::Answer;
 use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
 
-/// Limit on n: whoever asks for more copies has made a mistake.
-pub(crate) const FACTOR_MAX: u32 = 9;
-
 pub(super) fn bootstrap(
     metadata: &mut Metadata,
     cluster_id: Uuid,
@@ -36,8 +33,8 @@ pub(super) fn set_replication(
         max: max.into(),
         got: got.into(),
     };
-    if factor == 0 || factor > FACTOR_MAX {
-        return Err(range("factor", FACTOR_MAX, factor));
+    if factor == 0 || factor > Replication::FACTOR_MAX {
+        return Err(range("factor", Replication::FACTOR_MAX, factor));
     }
     if write_quorum == 0 || write_quorum > factor {
         return Err(range("write_quorum", factor, write_quorum));

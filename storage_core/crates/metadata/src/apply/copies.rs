@@ -3,8 +3,8 @@
 
 use walrus_model::{Digest, ReplicaRef, SegmentId, TopicId};
 
+use super::partitions::{find_partition, partition_mut};
 use super::segments::{find_segment, segment_mut};
-use super::{find_partition, partition_mut};
 use crate::answer::Answer;
 use crate::command::{CopyReport, Found};
 use crate::rejection::CommandRejection;

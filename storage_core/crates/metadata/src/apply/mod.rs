@@ -5,24 +5,21 @@ mod copies;
 mod members;
 mod nodes;
 mod organisations;
+mod partitions;
 mod segments;
 mod topics;
-
-use std::sync::Arc;
-
-use walrus_model::TopicId;
 
 use crate::answer::{Answer, Applied};
 use crate::command::{Command, ENVELOPE_VERSION, Envelope};
 use crate::levels::{ORGANISATIONS_LEVEL, raise_level};
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, NodeState, Partition};
-pub(crate) use cluster::FACTOR_MAX;
+use crate::state::{Metadata, NodeState};
 use cluster::{bootstrap, set_replication};
 use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
 use organisations::{list_organisations, remove_organisation, set_organisation};
+use partitions::{find_partition, partition_mut};
 use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 pub use segments::{EPOCH_MAX, check_follows};
 use topics::{Naming, alter_topic, create_topic, delete_topic, recover_topic, report_emptied};
@@ -182,28 +179,4 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
             trim(found, *below_number, first.as_ref(), envelope.at_ms, version)
         }
     }
-}
-
-fn find_partition(
-    metadata: &Metadata,
-    topic: TopicId,
-    partition: u32,
-) -> Result<&Partition, CommandRejection> {
-    let found = metadata.topics.get(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
-    let index = usize::try_from(partition).unwrap_or(usize::MAX);
-    found.partitions.get(index).ok_or(CommandRejection::UnknownPartition { topic, partition })
-}
-
-fn partition_mut(
-    metadata: &mut Metadata,
-    topic: TopicId,
-    partition: u32,
-) -> Result<&mut Partition, CommandRejection> {
-    find_partition(metadata, topic, partition)?; // before make_mut copies a topic that is published elsewhere
-    let found = metadata.topics.get_mut(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
-    let index = usize::try_from(partition).unwrap_or(usize::MAX);
-    Arc::make_mut(found)
-        .partitions
-        .get_mut(index)
-        .ok_or(CommandRejection::UnknownPartition { topic, partition })
 }

@@ -7,7 +7,6 @@ use walrus_model::TopicId;
 use crate::answer::Answer;
 use crate::organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
 use crate::rejection::CommandRejection;
-use crate::sizes::Sizes;
 use crate::state::Metadata;
 
 pub(super) fn set_organisation(
@@ -30,7 +29,7 @@ pub(super) fn set_organisation(
 }
 
 pub(super) fn remove_organisation(metadata: &mut Metadata, name: &str) -> Result<Answer, CommandRejection> {
-    let topics = metadata.size_of(name).topics;
+    let topics = metadata.sizes.of_org(name).topics;
     if topics > 0 {
         return Err(CommandRejection::OrganisationHasTopics { name: name.to_owned(), topics });
     }
@@ -41,7 +40,7 @@ pub(super) fn remove_organisation(metadata: &mut Metadata, name: &str) -> Result
 /// Lists the organisations that have topics, and the default one, and gives Walrus's own topics their place: what a state that
 /// knew no organisations lacks.
 pub(super) fn list_organisations(metadata: &mut Metadata, version: u64) {
-    let Metadata { topics, names, organisations, sizes, .. } = metadata;
+    let Metadata { topics, names, organisations, .. } = metadata;
     let internal: Vec<TopicId> =
         topics.values().filter(|topic| topic.internal).map(|topic| topic.id).collect();
     for id in internal {
@@ -57,10 +56,10 @@ pub(super) fn list_organisations(metadata: &mut Metadata, version: u64) {
         .filter(|(_, names)| !names.is_empty())
         .map(|(org, names)| (org.clone(), names.clone()))
         .collect();
-    *sizes = Sizes::of(topics.values());
     let named = names.keys().filter(|org| *org != INTERNAL_ORG).cloned();
     for org in named.chain([DEFAULT_ORG.to_owned()]) {
         let organisation = Organisation { version, ..Organisation::default() };
         organisations.entry(org).or_insert(organisation);
     }
+    metadata.count_topics();
 }

@@ -148,7 +148,7 @@ fn add_topic(
     };
     let partitions = (0..).zip(segments).map(partition).collect();
     let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, config, partitions };
-    metadata.sizes.add(&topic);
+    metadata.sizes.add(org, topic.partitions.len());
     metadata.topics.insert(id, Arc::new(topic));
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
 }
@@ -195,7 +195,7 @@ fn check_limits(
     if let Some(max) = limits.creations_per_second_max.filter(|max| created > *max) {
         return Err(CommandRejection::OrganisationTooFast { name: name(), max });
     }
-    let there = metadata.size_of(org);
+    let there = metadata.sizes.of_org(org);
     for (what, would_be, max) in [
         ("topics", there.topics + 1, limits.topics_max),
         ("partitions", there.partitions + partitions, limits.partitions_max),
@@ -216,7 +216,7 @@ fn is_topic_name(name: &str) -> bool {
 
 pub(super) fn delete_topic(metadata: &mut Metadata, topic: TopicId) -> Result<Answer, CommandRejection> {
     let removed = metadata.topics.remove(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
-    metadata.sizes.remove(&removed);
+    metadata.sizes.remove(&removed.org, removed.partitions.len());
     if let Some(names) = metadata.names.get_mut(&removed.org) {
         names.remove(&removed.name);
         if names.is_empty() {

@@ -1,6 +1,6 @@
 //! The table of settings: every setting that a topic can have, what it takes, what holds without it, and what it does here.
 
-use crate::apply::FACTOR_MAX;
+use walrus_model::Replication;
 
 /// The largest batch that a broker takes, in bytes; a topic can only be stricter.
 pub const BATCH_BYTES_MAX: u64 = 24 << 20;
@@ -122,7 +122,7 @@ pub const DEFINITIONS: [Definition; 25] = [
     },
     Definition {
         name: MIN_INSYNC_REPLICAS,
-        values: whole(1, FACTOR_MAX as i64),
+        values: whole(1, Replication::FACTOR_MAX as i64),
         default: Fallback::WriteQuorum,
         effect: Effect::NextSegment,
         what: "Replicas on whose disks a record is before it is acknowledged: at least so many, never fewer than a \

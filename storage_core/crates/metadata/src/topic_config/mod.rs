@@ -9,14 +9,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use walrus_model::{FsyncSchedule, Replication};
 
-use crate::cluster_config::ClusterConfig;
-use crate::rejection::CommandRejection;
 use crate::rolling::Limits;
 pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
 use definition::{
     FSYNC, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS,
 };
-pub use problem::SettingProblem;
+pub use problem::{SettingProblem, WrongSetting};
 
 /// The value of `segment.ms` where segments may be of any age.
 const ANY_AGE_MS: u64 = i64::MAX.cast_unsigned();
@@ -97,7 +95,7 @@ impl TopicConfig {
     }
 
     /// The configuration of a topic that is created with these settings.
-    pub(crate) fn new(set: &BTreeMap<String, String>, version: u64) -> Result<Self, CommandRejection> {
+    pub(crate) fn new(set: &BTreeMap<String, String>, version: u64) -> Result<Self, WrongSetting> {
         let mut config = Self::default();
         config.change(set, &BTreeSet::new(), version)?;
         Ok(config)
@@ -109,7 +107,7 @@ impl TopicConfig {
         set: &BTreeMap<String, String>,
         unset: &BTreeSet<String>,
         version: u64,
-    ) -> Result<(), CommandRejection> {
+    ) -> Result<(), WrongSetting> {
         let mut values = self.values.clone();
         for name in unset {
             let refused = |problem| refused(name, problem);
@@ -165,12 +163,12 @@ impl TopicConfig {
         self.values.contains_key(MIN_INSYNC_REPLICAS)
     }
 
-    /// All settings as they are in force on a node, by name. `node` are the limits of its segments (its options, and above them
-    /// the cluster's settings) and the schedule of its store.
+    /// All settings as they are in force on a node, by name. `cluster` are the settings of the cluster; `node` are the limits of the
+    /// node's segments (its options, and above them those settings) and the schedule of its store.
     #[must_use]
     pub fn in_force(
         &self,
-        cluster: &ClusterConfig,
+        cluster: &BTreeMap<String, u64>,
         replication: Replication,
         (node, fsync): (Limits, FsyncSchedule),
     ) -> Vec<SettingInForce> {
@@ -189,7 +187,7 @@ impl TopicConfig {
                 (None, Fallback::NodeOption(_)) => (fsync.to_string(), Source::Node),
                 (None, Fallback::WriteQuorum) => (replication.write_quorum.to_string(), Source::Cluster),
                 (None, Fallback::ClusterSetting(key)) => {
-                    let is_set = cluster.entries.contains_key(key);
+                    let is_set = cluster.contains_key(key);
                     let source = if is_set { Source::Cluster } else { Source::Node };
                     (of_node(definition.name).to_string(), source)
                 }
@@ -252,8 +250,8 @@ fn find(name: &str) -> Result<&'static Definition, SettingProblem> {
     Err(SettingProblem::Unknown { nearest: nearest.to_owned() })
 }
 
-fn refused(name: &str, problem: SettingProblem) -> CommandRejection {
-    CommandRejection::InvalidTopicConfig { name: shortened(name), problem }
+fn refused(name: &str, problem: SettingProblem) -> WrongSetting {
+    WrongSetting { name: shortened(name), problem }
 }
 
 fn shortened(text: &str) -> String {

@@ -2,6 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A setting that a topic cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongSetting {
+    /// The name that was given, shortened.
+    pub name: String,
+    /// What is wrong with it, or with its value.
+    pub problem: SettingProblem,
+}
+
 /// Why a topic cannot have a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]

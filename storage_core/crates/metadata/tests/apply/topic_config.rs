@@ -49,7 +49,8 @@ fn with_topic(nodes: u32, write_quorum: u32) -> (Metadata, TopicId) {
 
 fn in_force(metadata: &Metadata, topic: TopicId, name: &str) -> (String, Source) {
     let config = &metadata.topics[&topic].config;
-    let all = config.in_force(&metadata.config, metadata.replication, (NODE, FsyncSchedule::SyncEach));
+    let all =
+        config.in_force(&metadata.config.entries, metadata.replication, (NODE, FsyncSchedule::SyncEach));
     let found = all.into_iter().find(|setting| setting.definition.name == name).expect("a setting");
     (found.value, found.source)
 }
@@ -185,7 +186,7 @@ fn what_the_topic_does_not_set_is_the_clusters_then_the_nodes_then_built_in() {
     // Each node's limits follow the cluster's settings.
     let node = Limits { entries_max: 5, ..NODE };
     let all = metadata.topics[&topic].config.in_force(
-        &metadata.config,
+        &metadata.config.entries,
         metadata.replication,
         (node, FsyncSchedule::SyncEach),
     );
@@ -273,6 +274,15 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
         };
         let row = format!("| `{}` | {values} | {default} | {} |", definition.name, definition.what);
         assert!(page.lines().any(|line| line == row), "the page lacks this line:\n{row}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, DEFINITIONS.len(), "the page has a setting that there is not");
+    let (_, refused) = page.split_once("Not carried out by this version, and refused: ").expect("it says so");
+    let (mut metadata, topic) = with_topic(1, 1);
+    for name in refused.split('`').skip(1).step_by(2) {
+        let refused = alter(&mut metadata, topic, &[(name, "1")], &[]);
+        let (name, problem) = (name.to_owned(), SettingProblem::NotYet);
+        assert_eq!(refused, Err(CommandRejection::InvalidTopicConfig { name, problem }));
     }
 }
 

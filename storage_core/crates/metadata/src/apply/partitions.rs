@@ -1,0 +1,34 @@
+//! The partitions that commands name.
+
+use std::sync::Arc;
+
+use walrus_model::TopicId;
+
+use crate::rejection::CommandRejection;
+use crate::state::{Metadata, Partition};
+
+/// The partition that a command names.
+pub(super) fn find_partition(
+    metadata: &Metadata,
+    topic: TopicId,
+    partition: u32,
+) -> Result<&Partition, CommandRejection> {
+    let found = metadata.topics.get(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
+    let index = usize::try_from(partition).unwrap_or(usize::MAX);
+    found.partitions.get(index).ok_or(CommandRejection::UnknownPartition { topic, partition })
+}
+
+/// The same, to be changed.
+pub(super) fn partition_mut(
+    metadata: &mut Metadata,
+    topic: TopicId,
+    partition: u32,
+) -> Result<&mut Partition, CommandRejection> {
+    find_partition(metadata, topic, partition)?; // before make_mut copies a topic that is published elsewhere
+    let found = metadata.topics.get_mut(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
+    let index = usize::try_from(partition).unwrap_or(usize::MAX);
+    Arc::make_mut(found)
+        .partitions
+        .get_mut(index)
+        .ok_or(CommandRejection::UnknownPartition { topic, partition })
+}
