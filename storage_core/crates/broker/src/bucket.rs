@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use imbl::OrdMap;
-use imbl::ordmap::DiffItem;
 use walrus_log::batch::Batch;
 use walrus_log::{AppendReceipt, Log, LogId, LogSpec, Slices, Store};
 use walrus_model::{Epoch, Offset};
 
+use crate::node::differences::differences;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{HELD, LEASES, Lock, SharedLock};
 use crate::node::metrics::Metrics;
@@ -150,11 +150,7 @@ impl Bucket {
     fn replace_leases(&self, last: &Leases, wanted: &Leases) -> LeaseChanges {
         let mut held = self.held.write();
         let (mut added, mut lost) = (0, Vec::new());
-        for difference in last.by_key.diff(&wanted.by_key) {
-            let (id, lease) = match difference {
-                DiffItem::Add(id, lease) | DiffItem::Update { new: (id, lease), .. } => (id, Some(lease)),
-                DiffItem::Remove(id, _) => (id, None),
-            };
+        for (id, lease) in differences(&last.by_key, &wanted.by_key) {
             lost.extend(held.remove(id));
             if let Some((epoch, label)) = lease {
                 added += 1;

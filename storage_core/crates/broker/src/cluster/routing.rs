@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use imbl::HashMap;
-use imbl::ordmap::DiffItem;
 use walrus_log::LogId;
 use walrus_metadata::{Metadata, Partition, Segment, SegmentState, Topic, TopicSettings};
-use walrus_model::{Epoch, LeaderRef, Offset, TopicId};
+use walrus_model::{Descriptor, Epoch, LeaderRef, Offset, TopicId};
 
 use crate::bucket::Leases;
 use crate::cluster::segment::{label, log_id};
 use crate::node::config::Config;
+use crate::node::differences::differences;
 use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, PartitionRef, TopicPath};
 
@@ -65,23 +65,19 @@ impl Routing {
         let (mut next, mut changes) = (self.clone(), Changes::default());
         next.metadata = metadata;
         let mut leases = Leases::clone(&self.leases);
-        for difference in self.metadata.topics.diff(&next.metadata.topics) {
-            let (id, topic) = match difference {
-                DiffItem::Add(id, topic) | DiffItem::Update { new: (id, topic), .. } => (*id, Some(topic)),
-                DiffItem::Remove(id, _) => (*id, None),
-            };
-            if let Some(old) = next.topics.remove(&id) {
+        for (id, topic) in differences(&self.metadata.topics, &next.metadata.topics) {
+            if let Some(old) = next.topics.remove(id) {
                 next.names.remove(&old.path);
-                old.leases(config).for_each(|(segment, _)| drop(leases.by_key.remove(&segment)));
+                old.led(config).for_each(|segment| drop(leases.by_key.remove(&log_id(segment))));
             }
             match topic.and_then(TopicRoute::new) {
                 Some(route) => {
                     let route = Arc::new(route);
-                    leases.by_key.extend(route.leases(config));
-                    next.topics.insert(id, route.clone());
+                    leases.by_key.extend(route.led(config).map(|segment| route.lease(segment)));
+                    next.topics.insert(*id, route.clone());
                     changes.changed.push(route);
                 }
-                None => changes.removed.push(id),
+                None => changes.removed.push(*id),
             }
         }
         // A name is put in only now: its topic of before may have been listed behind the one that has it now.
@@ -130,11 +126,15 @@ impl TopicRoute {
         Some(Self { topic: topic.clone(), path, settings: topic.config.settings() })
     }
 
-    /// The open segments of the topic that this process leads, as leases.
-    fn leases(&self, config: &Config) -> impl Iterator<Item = (LogId, (Epoch, Arc<str>))> {
+    /// The open segments of the topic that this process leads.
+    fn led(&self, config: &Config) -> impl Iterator<Item = &Descriptor> {
         let open = self.topic.partitions.iter().filter_map(open_segment).map(|segment| &segment.descriptor);
-        let led = open.filter(|segment| is_led_by(segment.leader, config));
-        led.map(|segment| (log_id(segment), (segment.epoch, label(&self.path, segment).into())))
+        open.filter(|segment| is_led_by(segment.leader, config))
+    }
+
+    /// The lease of such a segment.
+    fn lease(&self, segment: &Descriptor) -> (LogId, (Epoch, Arc<str>)) {
+        (log_id(segment), (segment.epoch, label(&self.path, segment).into()))
     }
 
     pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {

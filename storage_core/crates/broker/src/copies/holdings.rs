@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use imbl::OrdMap;
-use imbl::ordmap::DiffItem;
 use walrus_metadata::{CopyState, Metadata, Segment, SegmentState, Topic};
 use walrus_model::{ReplicaRef, SegmentId, TopicId};
+
+use crate::node::differences::differences;
 
 /// An index of the sealed segments that the metadata list on this disk.
 pub(crate) struct Holdings {
@@ -42,13 +43,10 @@ impl Holdings {
     /// Follows the metadata; looks through those topics only that have changed.
     pub(crate) fn update(&mut self, metadata: &Metadata) {
         let seen = std::mem::replace(&mut self.seen, metadata.topics.clone());
-        for difference in seen.diff(&metadata.topics) {
-            match difference {
-                DiffItem::Add(id, topic) | DiffItem::Update { new: (id, topic), .. } => {
-                    let copies = self.copies_of(topic, self.copies.get(id));
-                    self.copies.insert(*id, copies);
-                }
-                DiffItem::Remove(id, _) => drop(self.copies.remove(id)),
+        for (id, topic) in differences(&seen, &metadata.topics) {
+            let before = self.copies.remove(id);
+            if let Some(topic) = topic {
+                self.copies.insert(*id, self.copies_of(topic, before.as_ref()));
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Watching the leaders of the segments that this node stores: when one is gone, somebody must decide where its segment
 //! ends. Each replica waits a little longer than the one before it in the set, so that mostly one of them tries.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use walrus_metadata::{Node, Segment, SegmentState};
+use walrus_metadata::{Metadata, Node, Segment, SegmentState};
 use walrus_model::{Ballot, Descriptor, NodeId, SegmentId};
 use walrus_replica::Part;
 
@@ -61,6 +61,41 @@ impl Cause {
     }
 }
 
+/// What this node sees of those that lead, apart from what the metadata say of each segment. A change of it is a reason to look at
+/// the segments.
+#[derive(Default, PartialEq, Eq)]
+struct Sight {
+    /// Version of the metadata.
+    version: u64,
+    /// Nodes that do not answer.
+    silent: Vec<u32>,
+    /// Nodes that answer as another process than the one that is listed.
+    replaced: BTreeSet<NodeId>,
+    /// Nodes whose lease has lapsed; none while this node does not hold its own, for it may be the one that hears nothing.
+    unheard: BTreeSet<NodeId>,
+    /// Segments that this process is to lead and cannot lead, and whose end somebody wants to know.
+    unable: HashSet<SegmentId>,
+}
+
+impl Sight {
+    fn take(copies: &Arc<Copies>) -> Self {
+        let cluster = copies.cluster();
+        let metadata = &cluster.routing().metadata;
+        let alive = cluster.present(metadata).alive;
+        let hears = metadata.nodes.get(&NodeId(cluster.node_id())).is_some_and(|me| cluster.holds_lease(me));
+        let named = |is_meant: &dyn Fn(&Node) -> bool| {
+            metadata.nodes.values().filter(|node| is_meant(node)).map(|node| node.id).collect()
+        };
+        Self {
+            version: cluster.metadata_version(),
+            silent: cluster.liveness().silent(),
+            replaced: named(&|node| cluster.peers().runs_as_another(node.id.0, node.process)),
+            unheard: named(&|node| hears && !alive.contains(&node.id)),
+            unable: unable_segments(copies),
+        }
+    }
+}
+
 struct Suspicion {
     cause: Cause,
     since: Instant,
@@ -72,7 +107,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut suspicions: HashMap<SegmentId, Suspicion> = HashMap::new();
     let (finished, mut done) = mpsc::unbounded_channel::<SegmentId>();
-    let mut seen = (0, Vec::new(), HashSet::new());
+    let mut seen = Sight::default();
     loop {
         while let Ok(segment) = done.try_recv() {
             if let Some(suspicion) = suspicions.get_mut(&segment) {
@@ -80,13 +115,9 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                 suspicion.since = Instant::now() + patience::RECOVERY_RETRY;
             }
         }
-        let now = (
-            copies.cluster().metadata_version(),
-            copies.cluster().liveness().silent(),
-            unable_segments(&copies),
-        );
+        let now = Sight::take(&copies);
         if now != seen || !suspicions.is_empty() {
-            let suspected = suspects(&copies, &now.2);
+            let suspected = suspects(&copies, &now);
             seen = now;
             suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.id == *segment));
             for (descriptor, cause) in suspected {
@@ -129,7 +160,7 @@ fn recover(
 }
 
 /// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.
-fn suspects(copies: &Arc<Copies>, unable: &HashSet<SegmentId>) -> Vec<(Descriptor, Cause)> {
+fn suspects(copies: &Arc<Copies>, sight: &Sight) -> Vec<(Descriptor, Cause)> {
     let routing = copies.cluster().routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
     let last = partitions.filter_map(|partition| partition.segments.last());
@@ -138,16 +169,16 @@ fn suspects(copies: &Arc<Copies>, unable: &HashSet<SegmentId>) -> Vec<(Descripto
     };
     let stored = last.filter(|segment| is_here(&segment.descriptor));
     let suspected = stored.filter_map(|segment| {
-        let cause = match unable.contains(&segment.descriptor.id) {
+        let cause = match sight.unable.contains(&segment.descriptor.id) {
             true => Cause::Unable,
-            false => cause(copies, &routing.metadata, segment)?,
+            false => cause(copies, &routing.metadata, sight, segment)?,
         };
         Some((segment.descriptor.clone(), cause))
     });
     suspected.take(AT_ONCE).collect()
 }
 
-/// Segments that this process is to lead and cannot lead, and whose end somebody wants to know.
+/// The segments of [`Sight::unable`].
 fn unable_segments(copies: &Arc<Copies>) -> HashSet<SegmentId> {
     let routing = copies.cluster().routing();
     let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
@@ -160,7 +191,7 @@ fn unable_segments(copies: &Arc<Copies>) -> HashSet<SegmentId> {
     if doubted.is_empty() { doubted } else { led_in_vain(&doubted) }
 }
 
-fn cause(copies: &Arc<Copies>, metadata: &walrus_metadata::Metadata, segment: &Segment) -> Option<Cause> {
+fn cause(copies: &Arc<Copies>, metadata: &Metadata, sight: &Sight, segment: &Segment) -> Option<Cause> {
     let Descriptor { leader, replicas, .. } = &segment.descriptor;
     match &segment.state {
         SegmentState::Sealed(_) => None,
@@ -174,27 +205,23 @@ fn cause(copies: &Arc<Copies>, metadata: &walrus_metadata::Metadata, segment: &S
         SegmentState::Open => {
             let node = metadata.nodes.get(&leader.node);
             let is_listed = node.is_some_and(|node| node.process == leader.process);
-            if !is_listed || copies.cluster().peers().runs_as_another(leader.node.0, leader.process) {
+            if !is_listed || sight.replaced.contains(&leader.node) {
                 Some(Cause::Restarted)
             } else if copies.cluster().liveness().is_silent(leader.node.0) {
                 Some(Cause::Silent)
             } else {
-                is_deaf(copies, metadata, segment).then_some(Cause::Deaf)
+                // One that leads goes on without the metadata; one that has yet to learn that it leads is waited for in vain.
+                let is_deaf =
+                    sight.unheard.contains(&leader.node) && is_unwritten(copies, &segment.descriptor);
+                is_deaf.then_some(Cause::Deaf)
             }
         }
     }
 }
 
-/// Whether the leader of an open segment has nothing written here, and hears nothing of the metadata, which this node does hear.
-/// One that leads goes on without them; one that has yet to learn that it leads would be waited for in vain.
-fn is_deaf(copies: &Arc<Copies>, metadata: &walrus_metadata::Metadata, segment: &Segment) -> bool {
-    let Descriptor { id, topic, partition, leader, .. } = &segment.descriptor;
-    let cluster = copies.cluster();
-    let is_heard = |node: &Node| cluster.present(metadata).alive.contains(&node.id);
-    let me = metadata.nodes.get(&NodeId(cluster.node_id()));
-    metadata.nodes.get(&leader.node).is_some_and(|leader| !is_heard(leader))
-        && me.is_some_and(|me| cluster.holds_lease(me))
-        && copies.own_part(*topic, *partition, *id) == Ok(Part::Fresh)
+/// Whether nobody has written an open segment, as far as this node's copy shows.
+fn is_unwritten(copies: &Arc<Copies>, segment: &Descriptor) -> bool {
+    copies.own_part(segment.topic, segment.partition, segment.id) == Ok(Part::Fresh)
 }
 
 /// How many replicas of the segment try before this one.

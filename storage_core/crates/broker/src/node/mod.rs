@@ -4,6 +4,7 @@ pub(crate) mod awake;
 pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod config;
+pub(crate) mod differences;
 pub(crate) mod error;
 pub(crate) mod locks;
 pub mod metrics;

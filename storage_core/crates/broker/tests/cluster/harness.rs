@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use crate::metadata::{Shared, everybody};
 /// Longest that a test waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const LEASE_MS: u64 = 3_600_000;
+/// Pause between two renewals of the leases of a node that renews them.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// A cluster of nodes that run in this process.
 pub(crate) struct Cluster {
@@ -55,13 +58,13 @@ struct MadeNode {
 
 /// Nodes that renew their leases, until this is dropped.
 pub(crate) struct Renewing {
-    stopped: Arc<AtomicBool>,
+    stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Renewing {
     fn drop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        drop(self.stop.take());
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
@@ -260,15 +263,16 @@ impl Cluster {
 
     /// Has these nodes renew their leases, again and again, until the answer is dropped.
     pub(crate) fn keep_renewing(&self, ids: Vec<u32>) -> Renewing {
-        let stopped = Arc::new(AtomicBool::new(false));
-        let (shared, stop) = (self.shared.clone(), stopped.clone());
+        let (shared, (stop, stopped)) = (self.shared.clone(), std::sync::mpsc::channel::<()>());
         let thread = std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
+            loop {
                 ids.iter().for_each(|id| shared.renew_lease(*id));
-                std::thread::sleep(Duration::from_millis(50));
+                if stopped.recv_timeout(RENEWAL_PAUSE) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
             }
         });
-        Renewing { stopped, thread: Some(thread) }
+        Renewing { stop: Some(stop), thread: Some(thread) }
     }
 
     /// Has a new node join, on an empty disk; answers its number.
