@@ -30,6 +30,7 @@ from walrus_client.cli.output import (
     print_table,
     size_text,
 )
+from walrus_client.cli.settings import parse_settings
 from walrus_client.cli.target import AdminOption, SecretFileOption, admin_client, output_of, use_secret
 from walrus_client.errors import WalrusError
 
@@ -461,7 +462,8 @@ def set_config(
 
         walrus cluster config set segments.max_entries=
     """
-    entries, unset = _parse_settings(settings)
+    texts, unset = parse_settings(settings)
+    entries = {key: _whole_number(key, value) for key, value in texts.items()}
     with admin_client(context, admin) as client:
         version = client.set_config(entries, unset=unset, expect_version=expect_version)
     if output_of(context, output) is Output.JSON:
@@ -503,19 +505,10 @@ def _disk(client: AdminClient, node: str) -> str:
     return found[0] if found else node
 
 
-def _parse_settings(settings: list[str]) -> tuple[dict[str, int], list[str]]:
-    """Return what to set, and what to take back."""
-    entries: dict[str, int] = {}
-    unset = []
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key or (value and not value.isdecimal()):
-            raise typer.BadParameter(f"{setting!r} is not KEY=VALUE with a whole number", param_hint="KEY=VALUE")
-        if value:
-            entries[key] = int(value)
-        else:
-            unset.append(key)
-    return entries, unset
+def _whole_number(key: str, value: str) -> int:
+    if not value.isdecimal():
+        raise typer.BadParameter(f"{f'{key}={value}'!r} is not KEY=VALUE with a whole number", param_hint="KEY=VALUE")
+    return int(value)
 
 
 def _print_config(config: Config, output: Output) -> None:

@@ -20,6 +20,7 @@ from walrus_client.cli.output import (
     print_table,
     size_text,
 )
+from walrus_client.cli.settings import parse_settings
 from walrus_client.cli.target import BootstrapOption, grpc_addresses, output_of
 from walrus_client.client import Client
 from walrus_client.model import Record, SettingEffect, SettingSource, TopicDescription
@@ -77,7 +78,7 @@ def create_topic(
 
         walrus topics create orders --config segment.ms=600000 --config min.insync.replicas=3
     """
-    settings, unset = _parse_settings(config or [])
+    settings, unset = parse_settings(config or [])
     if unset:
         raise typer.BadParameter(f"{unset[0]}= has no value", param_hint="--config")
     with _client(context, bootstrap) as client:
@@ -127,7 +128,7 @@ def alter_topic(
 
         walrus topics alter orders segment.ms=
     """
-    config, unset = _parse_settings(settings)
+    config, unset = parse_settings(settings)
     with _client(context, bootstrap) as client:
         described = client.alter_topic(topic, config, unset=unset, expect_version=expect_version)
     _print_description(described, output_of(context, output), everything=False)
@@ -265,20 +266,6 @@ def read(
 
 def _client(context: typer.Context, bootstrap: str | None) -> Client:
     return Client(grpc_addresses(context, bootstrap), retry_timeout_ms=RETRY_TIMEOUT_MS)
-
-
-def _parse_settings(settings: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return what to set, and what to take back."""
-    config, unset = {}, []
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="KEY=VALUE")
-        if value:
-            config[key] = value
-        else:
-            unset.append(key)
-    return config, unset
 
 
 def _print_description(described: TopicDescription, output: Output, *, everything: bool) -> None:

@@ -96,8 +96,8 @@ class LogServicer:
 
     def CreateTopic(self, request, context):
         """Creates a topic. Idempotent: the same name with the same number of partitions and the same settings answers the topic
-        that is there. INVALID_ARGUMENT names a setting that there is not, or a wrong value; ALREADY_EXISTS: the topic is there
-        and differs.
+        that is there. INVALID_ARGUMENT names a setting that there is not, or a wrong value. ALREADY_EXISTS: a topic of that
+        name has other partitions, or other settings.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
