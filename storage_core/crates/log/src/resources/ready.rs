@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use crate::disk::DiskFile;
 use crate::page::{page_down, page_up};
@@ -25,13 +25,17 @@ const READY_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct ReadyPages {
     queue: Mutex<Queue>,
     wake: Condvar,
+    idle: Condvar,
     /// Bytes that were asked for and that no writer has come to yet, as far as the windows have told.
     ahead_bytes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Queue {
-    asked: VecDeque<(Arc<dyn DiskFile>, Range<u64>)>,
+    /// The files are not held: one that is removed meanwhile gives its space back at once.
+    asked: VecDeque<(Weak<dyn DiskFile>, Range<u64>)>,
+    /// Whether the thread is making pages ready.
+    is_working: bool,
     stop: bool,
 }
 
@@ -46,8 +50,8 @@ impl ReadyPages {
         self.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn ask(&self, file: Arc<dyn DiskFile>, range: Range<u64>) {
-        self.queue.lock().asked.push_back((file, range));
+    fn ask(&self, file: &Arc<dyn DiskFile>, range: Range<u64>) {
+        self.queue.lock().asked.push_back((Arc::downgrade(file), range));
         self.wake.notify_one();
     }
 
@@ -57,14 +61,30 @@ impl ReadyPages {
         while !queue.stop {
             match queue.asked.pop_front() {
                 Some((file, range)) => {
+                    queue.is_working = true;
                     drop(queue);
-                    file.make_ready(range);
+                    if let Some(file) = file.upgrade() {
+                        file.make_ready(range);
+                    }
                     queue = self.queue.lock();
+                    queue.is_working = false;
                 }
-                None => queue = self.wake.wait(queue),
+                None => {
+                    self.idle.notify_all();
+                    queue = self.wake.wait(queue);
+                }
             }
         }
         queue.asked.clear();
+        self.idle.notify_all();
+    }
+
+    /// Blocks until the thread has nothing to do and holds no file.
+    pub(crate) fn await_idle(&self) {
+        let mut queue = self.queue.lock();
+        while !queue.stop && (queue.is_working || !queue.asked.is_empty()) {
+            queue = self.idle.wait(queue);
+        }
     }
 
     /// Tells that thread to end.
@@ -114,7 +134,7 @@ impl Window {
         if from < to && self.pages.take(to - from) {
             self.counted += to - from;
             self.asked = to;
-            self.pages.ask(Arc::clone(file), self.block.start + from..self.block.start + to);
+            self.pages.ask(file, self.block.start + from..self.block.start + to);
         }
         self.look_at = written + step / 2;
     }
@@ -180,12 +200,26 @@ mod tests {
         assert_eq!(bytes(), STEP_BYTES_MAX, "a block that is closed gives its share back");
     }
 
+    /// A thread that had no turn for a while kept the space of files that were removed long before.
+    #[test]
+    fn no_file_that_is_removed_waits_for_the_thread() {
+        let (pages, file) = (ReadyPages::default(), file());
+        pages.ask(&file, 0..MIB);
+        assert_eq!(Arc::strong_count(&file), 1, "the queue holds it");
+        std::thread::scope(|scope| {
+            scope.spawn(|| pages.run());
+            pages.await_idle();
+            assert_eq!(Arc::strong_count(&file), 1, "the idle thread holds it");
+            pages.stop();
+        });
+    }
+
     #[test]
     fn the_thread_ends_when_it_is_told() {
         let (pages, file) = (ReadyPages::default(), file());
         std::thread::scope(|scope| {
             scope.spawn(|| pages.run());
-            pages.ask(file, 0..MIB);
+            pages.ask(&file, 0..MIB);
             pages.stop();
         });
         assert_eq!(asked(&pages), []);

@@ -320,6 +320,7 @@ impl Store {
         self.life.committer.commit_all();
         self.life.committer.queues.chores.await_idle();
         self.resources().blocks.await_ready();
+        self.resources().pages.await_idle();
     }
 
     pub(crate) fn resources(&self) -> &Resources {
