@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::LogId;
-use walrus_metadata::{Command, CopyState, LEVEL, Metadata, Segment, SegmentState, census};
+use walrus_metadata::{Command, CopyState, LEVEL, Metadata, Segment, SegmentCopy, SegmentState, census};
 use walrus_model::{NodeId, Replication, SegmentId};
 
 use crate::client::{options, put, read_values};
@@ -245,11 +245,13 @@ fn a_segment_all_of_whose_disks_are_gone_is_told_as_lost_and_holds_nobody_up() {
     let now = |metadata: &Metadata| {
         segments(metadata).into_iter().find(|one| one.descriptor.id == place.id).unwrap()
     };
-    let is_lost_or_verified = |segment: &Segment| {
-        segment.is_lost() || segment.copies.iter().any(|copy| copy.state == CopyState::Verified)
+    // The disk had other segments too, which are told as lost one after the other.
+    let is_told = |segment: &Segment| {
+        let is_there = |copy: &SegmentCopy| copy.state == CopyState::Verified && copy.replica != replica;
+        segment.is_lost() || segment.copies.iter().any(is_there)
     };
     cluster.keep_copies_until("it is told as lost", |metadata| {
-        now(metadata).is_lost() && sealed(metadata).iter().all(is_lost_or_verified)
+        now(metadata).is_lost() && sealed(metadata).iter().all(is_told)
     });
 
     let alive = left.iter().map(|id| NodeId(*id)).collect();
