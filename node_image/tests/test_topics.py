@@ -5,13 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from node_process import NodeProcess
 from waiting import wait_until
-from walrus_client import Client, SettingEffect, SettingSource, errors
+from walrus_client import Client, KeptReason, SettingEffect, SettingSource, errors
 from walrus_client.transport import DELETE_TOPIC
 from walrus_client.v1 import log_pb2
 
@@ -42,7 +43,7 @@ def wait_for_settings(node: NodeProcess) -> None:
 
         def is_taken() -> bool:
             try:
-                client.alter_topic("probe", {})
+                client.alter_topic("probe", {"retention.ms": -1})
             except errors.RejectedError:
                 return False
             return True
@@ -62,7 +63,8 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
     started = node("--bootstrap").start()
     started.wait_ready()
     wait_for_settings(started)
-    shell, python = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    examples = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    shell, python, deleting, deleting_in_python = examples
     printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
     assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
     assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
@@ -72,7 +74,19 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
     exec(python.replace("127.0.0.1:9090", address(started)), {})
     with Client(address(started)) as client:
         described = client.describe_topic("orders")
-    assert (described.value("segment.bytes"), described.value("segment.ms")) == ("1048576", "9223372036854775807")
+        assert (described.value("segment.bytes"), described.value("segment.ms")) == ("1048576", "9223372036854775807")
+        client.delete_topic("orders")
+        client.create_topic("orders", partitions=3)
+        for count in (2_000, 10):
+            client.append("orders", [b"x"] * count, partition=0)
+        first, all_partitions = (cli(started, *shlex.split(line)[1:]) for line in deleting.splitlines())
+        assert re.search(r"^ *0 +1500 *$", first, re.MULTILINE)
+        assert re.search(r"^ *0 +2010 *$", all_partitions, re.MULTILINE)
+        assert re.search(r"^ *2 +0 *$", all_partitions, re.MULTILINE)
+        client.append("orders", [b"y"] * 5, partition=0)
+        names: dict[str, object] = {"Client": Client}
+        exec(deleting_in_python.replace("127.0.0.1:9090", address(started)), names)
+        assert [partition.log_start for partition in client.describe_topic("orders").partitions] == [2_015, 0, 0]
 
 
 def test_settings_are_the_same_at_every_node_and_after_a_restart_of_all(node: Make) -> None:
@@ -139,15 +153,42 @@ def test_settings_wait_until_every_node_knows_them(node: Make) -> None:
     restart(nodes[:2])
     with Client(address(nodes[0])) as client:
         with pytest.raises(errors.RejectedError, match=f"needs commands of level {LEVEL}"):
-            client.alter_topic("t", {"segment.ms": 1_000})
+            client.alter_topic("t", {"retention.ms": 1_000_000})
         with pytest.raises(errors.RejectedError, match=f"needs commands of level {LEVEL}"):
-            client.create_topic("other", config={"segment.ms": 1_000})
+            client.create_topic("other", config={"retention.ms": 1_000_000})
         assert client.describe_topic("t").version == 0
         assert [topic.name for topic in client.topics()] == ["t"]
     restart(nodes[2:])
     wait_for_settings(nodes[0])
     with Client(address(nodes[0])) as client:
-        assert client.alter_topic("t", {"segment.ms": 1_000}).value("segment.ms") == "1000"
+        assert client.alter_topic("t", {"retention.ms": 1_000_000}).value("retention.ms") == "1000000"
+
+
+def test_a_short_retention_empties_a_topic_and_until_then_it_says_why_it_is_still_there(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    with Client(address(nodes[1])) as client:
+        client.create_topic("t", config={"walrus.segment.entries": 10, "retention.ms": 3_600_000})
+        for number in range(35):
+            client.append("t", [str(number).encode()])
+        wait_until("sizes are reported", lambda: client.describe_topic("t").partitions[0].sealed_bytes > 0)
+        kept = client.describe_topic("t").partitions[0]
+        assert (kept.log_start, kept.sealed_segments, kept.reason) == (0, 3, KeptReason.AGE)
+        assert kept.until_ms is not None
+        assert 0 < kept.until_ms / 1000 - time.time() <= 3_600
+        assert "too young, until 20" in cli(nodes[2], "topics", "describe", "t")
+        client.alter_topic("t", {"retention.ms": 1})
+
+        def is_empty() -> bool:
+            partition = client.segments("t")[0]
+            return (partition.log_start, len(partition.segments)) == (35, 1)
+
+        wait_until("the topic is empty", is_empty, timeout_s=60)
+        with pytest.raises(errors.OffsetOutOfRange):
+            next(iter(client.read("t", 0, 0)))
+        assert client.append("t", [b"35"]).base_offset == 35
+        client.alter_topic("t", {}, unset=["retention.ms"])
+        assert [record.value for record in client.read("t", 0, 35)] == [b"35"]
 
 
 def restart(nodes: list[NodeProcess]) -> None:

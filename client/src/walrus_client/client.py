@@ -23,6 +23,7 @@ from walrus_client.sender import ProducerOptions, Sender
 from walrus_client.transport import (
     ALTER_TOPIC,
     CREATE_TOPIC,
+    DELETE_RECORDS,
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
     LIST_NODES,
@@ -102,6 +103,17 @@ class Client:
         now = time.monotonic()
         answer = self._transport.call_until(ALTER_TOPIC, request, timeout_s=self._request_timeout_s, deadline=now)
         return TopicDescription.parse(answer)
+
+    def delete_records(self, topic: str, before: Mapping[int, int | None]) -> dict[int, int]:
+        """Deletes the records of partitions below an offset (None: all that are acknowledged), in all of them or none.
+
+        On return nobody reads them any more; their space is freed a little later, by whole segments. Answers with the
+        first offset that each partition has now: a start never moves back. Raises OffsetOutOfRange behind the end of
+        a partition.
+        """
+        starts = [log_pb2.PartitionStart(partition=partition, offset=offset) for partition, offset in before.items()]
+        answer = self._call(DELETE_RECORDS, log_pb2.DeleteRecordsRequest(topic=topic, starts=starts))
+        return {start.partition: start.offset for start in answer.starts}
 
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic with all its records; raises UnknownTopic where there is none.

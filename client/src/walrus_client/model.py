@@ -35,6 +35,7 @@ class SettingEffect(StrEnum):
 
     NEXT_APPEND = "next append"
     NEXT_SEGMENT = "next segment"
+    WITHIN_A_MINUTE = "within a minute"
     NEVER = "never"
 
 
@@ -68,22 +69,78 @@ _SOURCES = {
 _EFFECTS = {
     log_pb2.TopicSetting.EFFECT_NEXT_APPEND: SettingEffect.NEXT_APPEND,
     log_pb2.TopicSetting.EFFECT_NEXT_SEGMENT: SettingEffect.NEXT_SEGMENT,
+    log_pb2.TopicSetting.EFFECT_WITHIN_A_MINUTE: SettingEffect.WITHIN_A_MINUTE,
     log_pb2.TopicSetting.EFFECT_NEVER: SettingEffect.NEVER,
 }
 
 
+class KeptReason(StrEnum):
+    """Why the oldest segment of a partition is still there."""
+
+    OPEN = "open"  # it takes appends, or its end is being decided
+    FOR_EVER = "kept for ever"
+    AGE = "too young"
+    BYTES = "too few bytes behind it"
+    ARCHIVE = "not in the archive"
+    UNREPORTED = "size not reported yet"
+    SUCCESSOR = "next segment not on enough disks yet"
+
+
+_REASONS = {
+    log_pb2.KeptPartition.REASON_OPEN: KeptReason.OPEN,
+    log_pb2.KeptPartition.REASON_FOR_EVER: KeptReason.FOR_EVER,
+    log_pb2.KeptPartition.REASON_AGE: KeptReason.AGE,
+    log_pb2.KeptPartition.REASON_BYTES: KeptReason.BYTES,
+    log_pb2.KeptPartition.REASON_ARCHIVE: KeptReason.ARCHIVE,
+    log_pb2.KeptPartition.REASON_UNREPORTED: KeptReason.UNREPORTED,
+    log_pb2.KeptPartition.REASON_SUCCESSOR: KeptReason.SUCCESSOR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPartition:
+    """What a partition still has: from `log_start` on it can be read; `sealed_bytes` are those of its sealed segments.
+
+    `reason` tells why its oldest segment stays (None: a reason that only newer clients know); with `AGE`, `until_ms` is
+    when it goes, milliseconds since the epoch.
+    """
+
+    partition: int
+    log_start: int
+    sealed_segments: int
+    sealed_bytes: int
+    reason: KeptReason | None
+    until_ms: int | None
+
+    @classmethod
+    def parse(cls, message: log_pb2.KeptPartition) -> "KeptPartition":
+        return cls(
+            partition=message.partition,
+            log_start=message.log_start,
+            sealed_segments=message.sealed_segments,
+            sealed_bytes=message.sealed_bytes,
+            reason=_REASONS.get(message.reason),
+            until_ms=message.until_ms if message.HasField("until_ms") else None,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic with all settings as they are in force, by name. `version` is that of the settings that it has itself."""
+    """A topic with all settings as they are in force, by name, and what its partitions still have.
+
+    `version` is that of the settings that it has itself.
+    """
 
     topic: Topic
     version: int
     settings: tuple[TopicSetting, ...]
+    partitions: tuple[KeptPartition, ...]
 
     @classmethod
     def parse(cls, message: log_pb2.DescribeTopicResponse) -> "TopicDescription":
         settings = tuple(TopicSetting.parse(setting) for setting in message.settings)
-        return cls(topic=Topic.parse(message.topic), version=message.version, settings=settings)
+        partitions = tuple(KeptPartition.parse(partition) for partition in message.partitions)
+        return cls(topic=Topic.parse(message.topic), version=message.version, settings=settings, partitions=partitions)
 
     def value(self, name: str) -> str:
         """The value of a setting; raises KeyError where the node knows none of that name."""

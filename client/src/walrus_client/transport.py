@@ -42,6 +42,7 @@ class Method(Generic[Request, Response]):
 CREATE_TOPIC = Method("CreateTopic", log_pb2.CreateTopicRequest, log_pb2.CreateTopicResponse)
 DESCRIBE_TOPIC = Method("DescribeTopic", log_pb2.DescribeTopicRequest, log_pb2.DescribeTopicResponse)
 ALTER_TOPIC = Method("AlterTopic", log_pb2.AlterTopicRequest, log_pb2.DescribeTopicResponse)
+DELETE_RECORDS = Method("DeleteRecords", log_pb2.DeleteRecordsRequest, log_pb2.DeleteRecordsResponse)
 DELETE_TOPIC = Method("DeleteTopic", log_pb2.DeleteTopicRequest, log_pb2.DeleteTopicResponse)
 LIST_TOPICS = Method("ListTopics", log_pb2.ListTopicsRequest, log_pb2.ListTopicsResponse)
 LIST_NODES = Method("ListNodes", log_pb2.ListNodesRequest, log_pb2.ListNodesResponse)

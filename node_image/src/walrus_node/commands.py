@@ -77,6 +77,11 @@ def set_copies(change: CopyChange) -> Command:
     return {"set_copies": change.command}
 
 
+def expire(partitions: Sequence[Mapping[str, object]]) -> Command:
+    """Drop what these partitions have to let go by their topics' retention."""
+    return {"expire": {"partitions": list(partitions)}}
+
+
 class RegistrationRefusedError(Exception):
     """The cluster does not take a node; the message says why."""
 

@@ -33,7 +33,7 @@ from walrus_node.metadata.membership import AddVoter, plan_voters
 from walrus_node.metadata.raft_metrics import RaftMetrics
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
 from walrus_node.presence import LEASE_MS, Presence, boottime_ns
-from walrus_node.upkeep import CopyKeeper
+from walrus_node.upkeep import CopyKeeper, RetentionKeeper
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,8 @@ class Controller:
         self._telling_listeners: asyncio.Task[None] | None = None
         self.copies = CopyKeeper(store, presence)
         self._keeping_copies: asyncio.Task[None] | None = None
+        self._retention = RetentionKeeper(store)
+        self._keeping_retention: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin: registration first, then the lease, the voters and the data plane's requests."""
@@ -122,6 +124,8 @@ class Controller:
                 self._raising_level = self._spawn(self._raise_level())
             if self._keeping_copies is None or self._keeping_copies.done():
                 self._keeping_copies = self._spawn(self.copies.look())
+            if self._keeping_retention is None or self._keeping_retention.done():
+                self._keeping_retention = self._spawn(self._retention.look())
             await self._renew_lease()
             await asyncio.sleep(max(PAUSE_S, RENEW_S - (time.monotonic() - started)))
 

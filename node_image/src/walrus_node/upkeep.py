@@ -1,7 +1,9 @@
-"""Copies of sealed segments brought back to n: the metadata's own plan, carried out by the node that leads them.
+"""What the node that leads the metadata keeps in order: copies of sealed segments are brought back to n, and what
+topics do not keep goes.
 
 Which copies are made and given up is decided by `walrus_core.Metadata.upkeep`; the nodes that are to have them make
-them, delete them, and say so. Nothing is remembered here: whoever leads the metadata next goes on.
+them, delete them, and say so. What goes is decided by the command itself, when it is applied. Nothing is remembered
+here: whoever leads the metadata next goes on.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from walrus_node.commands import execute, set_copies
+from walrus_node.commands import execute, expire, set_copies
 from walrus_node.metadata import reports
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.store import MetadataStore, Rejected
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 _STALE = frozenset({"VersionMismatch", "UnknownSegment", "UnknownTopic", "UnknownPartition", "UnknownNode", "HasCopy"})
 # Proposals under way at once.
 _AT_ONCE = 16
+# Partitions in one command.
+_EXPIRED_AT_ONCE = 1_000
 
 
 class CopyKeeper:
@@ -52,3 +56,24 @@ class CopyKeeper:
             )
         elif outcome.reason not in _STALE:
             log.warning("segment %s: its copies stay as they are: %s", change.segment, outcome.message)
+
+
+class RetentionKeeper:
+    """Looks and acts when told to; runs in the event loop."""
+
+    def __init__(self, store: MetadataStore[ClusterState]) -> None:
+        self._store = store
+
+    async def look(self) -> None:
+        """One look, if this node leads the metadata: what topics do not keep, or a part of it, is dropped on return."""
+        if not self._store.status().is_leader:
+            return
+        metadata = self._store.read().metadata
+        past = await asyncio.to_thread(metadata.past_retention, _EXPIRED_AT_ONCE)
+        if not past:
+            return
+        outcome = await execute(self._store, expire(past))
+        if isinstance(outcome, Rejected):
+            log.warning("what is past its retention in %d partitions stays: %s", len(past), outcome.message)
+        else:
+            log.info("what is past its retention in %d partitions is dropped", len(past))

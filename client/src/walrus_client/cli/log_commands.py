@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -23,10 +24,11 @@ from walrus_client.cli.output import (
 from walrus_client.cli.settings import parse_settings
 from walrus_client.cli.target import BootstrapOption, grpc_addresses, output_of
 from walrus_client.client import Client
-from walrus_client.model import Record, SettingEffect, SettingSource, TopicDescription
+from walrus_client.model import KeptPartition, Record, SettingEffect, SettingSource, TopicDescription
 
 RETRY_TIMEOUT_MS = 5_000  # a person waits; enough for a leader to move
 _FOLLOW_WAIT_MS = 60_000
+_LAST_SECOND = 253_402_300_799  # the end of the year 9999, behind which a date cannot be written
 
 topics_app = typer.Typer()
 
@@ -132,6 +134,38 @@ def alter_topic(
     with _client(context, bootstrap) as client:
         described = client.alter_topic(topic, config, unset=unset, expect_version=expect_version)
     _print_description(described, output_of(context, output), everything=False)
+
+
+@topics_app.command("delete-records")
+def delete_records(
+    context: typer.Context,
+    topic: Topic,
+    before: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PARTITION=OFFSET...", help="PARTITION= deletes all that is acknowledged.", show_default=False
+        ),
+    ],
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Delete the records of partitions below an offset, in all of them or in none.
+
+    Examples:
+        walrus topics delete-records orders 0=1500 1=
+
+        walrus topics delete-records orders 0=
+    """
+    offsets, whole = parse_settings(before)
+    starts: dict[int, int | None] = {}
+    for partition, offset in [*offsets.items(), *((partition, None) for partition in whole)]:
+        starts[_whole_number(partition)] = None if offset is None else _whole_number(offset)
+    with _client(context, bootstrap) as client:
+        kept = client.delete_records(topic, starts)
+    if output_of(context, output) is Output.JSON:
+        print_json({"starts": kept})
+    else:
+        print_table(("partition", "first offset"), sorted(kept.items()))
 
 
 @topics_app.command("delete")
@@ -278,9 +312,30 @@ def _print_description(described: TopicDescription, output: Output, *, everythin
         if everything or setting.effect is not SettingEffect.NEVER or setting.source is SettingSource.TOPIC
     ]
     print_table(
+        ("partition", "first offset", "sealed segments", "size", "why the oldest stays"),
+        (
+            (kept.partition, kept.log_start, kept.sealed_segments, size_text(kept.sealed_bytes), _reason(kept))
+            for kept in described.partitions
+        ),
+    )
+    print_line("")
+    print_table(
         ("setting", f"value (version {described.version})", "source", "acts from"),
         ((setting.name, setting.value, setting.source, setting.effect) for setting in shown),
     )
+
+
+def _reason(kept: KeptPartition) -> str:
+    if kept.until_ms is None:
+        return str(kept.reason)
+    until = datetime.fromtimestamp(min(kept.until_ms / 1000, _LAST_SECOND), tz=UTC)
+    return f"{kept.reason}, until {until:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _whole_number(text: str) -> int:
+    if not text.isdecimal():
+        raise typer.BadParameter(f"{text!r} is no whole number", param_hint="PARTITION=OFFSET")
+    return int(text)
 
 
 def _values(values: list[str] | None) -> Iterator[bytes]:

@@ -60,14 +60,50 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicResponse(_message.Message):
-    __slots__ = ("topic", "version", "settings")
+    __slots__ = ("topic", "version", "settings", "partitions")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     topic: Topic
     version: int
     settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
-    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., version: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[KeptPartition]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., version: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[KeptPartition, _Mapping]]] = ...) -> None: ...
+
+class KeptPartition(_message.Message):
+    __slots__ = ("partition", "log_start", "sealed_segments", "sealed_bytes", "reason", "until_ms")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[KeptPartition.Reason]
+        REASON_OPEN: _ClassVar[KeptPartition.Reason]
+        REASON_FOR_EVER: _ClassVar[KeptPartition.Reason]
+        REASON_AGE: _ClassVar[KeptPartition.Reason]
+        REASON_BYTES: _ClassVar[KeptPartition.Reason]
+        REASON_ARCHIVE: _ClassVar[KeptPartition.Reason]
+        REASON_UNREPORTED: _ClassVar[KeptPartition.Reason]
+        REASON_SUCCESSOR: _ClassVar[KeptPartition.Reason]
+    REASON_UNSPECIFIED: KeptPartition.Reason
+    REASON_OPEN: KeptPartition.Reason
+    REASON_FOR_EVER: KeptPartition.Reason
+    REASON_AGE: KeptPartition.Reason
+    REASON_BYTES: KeptPartition.Reason
+    REASON_ARCHIVE: KeptPartition.Reason
+    REASON_UNREPORTED: KeptPartition.Reason
+    REASON_SUCCESSOR: KeptPartition.Reason
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_FIELD_NUMBER: _ClassVar[int]
+    SEALED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    log_start: int
+    sealed_segments: int
+    sealed_bytes: int
+    reason: KeptPartition.Reason
+    until_ms: int
+    def __init__(self, partition: _Optional[int] = ..., log_start: _Optional[int] = ..., sealed_segments: _Optional[int] = ..., sealed_bytes: _Optional[int] = ..., reason: _Optional[_Union[KeptPartition.Reason, str]] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class TopicSetting(_message.Message):
     __slots__ = ("name", "value", "source", "effect", "what")
@@ -89,10 +125,12 @@ class TopicSetting(_message.Message):
         EFFECT_NEXT_APPEND: _ClassVar[TopicSetting.Effect]
         EFFECT_NEXT_SEGMENT: _ClassVar[TopicSetting.Effect]
         EFFECT_NEVER: _ClassVar[TopicSetting.Effect]
+        EFFECT_WITHIN_A_MINUTE: _ClassVar[TopicSetting.Effect]
     EFFECT_UNSPECIFIED: TopicSetting.Effect
     EFFECT_NEXT_APPEND: TopicSetting.Effect
     EFFECT_NEXT_SEGMENT: TopicSetting.Effect
     EFFECT_NEVER: TopicSetting.Effect
+    EFFECT_WITHIN_A_MINUTE: TopicSetting.Effect
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +161,28 @@ class AlterTopicRequest(_message.Message):
     unset: _containers.RepeatedScalarFieldContainer[str]
     expect_version: int
     def __init__(self, topic: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., unset: _Optional[_Iterable[str]] = ..., expect_version: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordsRequest(_message.Message):
+    __slots__ = ("topic", "starts")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    starts: _containers.RepeatedCompositeFieldContainer[PartitionStart]
+    def __init__(self, topic: _Optional[str] = ..., starts: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ...) -> None: ...
+
+class PartitionStart(_message.Message):
+    __slots__ = ("partition", "offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordsResponse(_message.Message):
+    __slots__ = ("starts",)
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    starts: _containers.RepeatedCompositeFieldContainer[PartitionStart]
+    def __init__(self, starts: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("topic", "uuid")

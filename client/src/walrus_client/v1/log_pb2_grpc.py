@@ -49,6 +49,11 @@ class LogStub:
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.AlterTopicRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.FromString,
                 _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/walrus.v1.Log/DeleteRecords',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsResponse.FromString,
+                _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/walrus.v1.Log/DeleteTopic',
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteTopicRequest.SerializeToString,
@@ -114,6 +119,14 @@ class LogServicer:
         """Changes settings of a topic while records flow, all of the request or nothing; answers with what is in force then.
         INVALID_ARGUMENT names a setting that there is not, or a wrong value; ABORTED: another version is there than was
         expected.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRecords(self, request, context):
+        """Deletes the records of partitions below an offset: nobody reads them from then on, and their space is freed by whole
+        segments. All partitions of the request or none. OUT_OF_RANGE: an offset is behind the partition's end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,6 +211,11 @@ def add_LogServicer_to_server(servicer, server):
                     servicer.AlterTopic,
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.AlterTopicRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.SerializeToString,
+            ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsResponse.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
@@ -321,6 +339,33 @@ class Log:
             '/walrus.v1.Log/AlterTopic',
             walrus__client_dot_v1_dot_log__pb2.AlterTopicRequest.SerializeToString,
             walrus__client_dot_v1_dot_log__pb2.DescribeTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/DeleteRecords',
+            walrus__client_dot_v1_dot_log__pb2.DeleteRecordsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.DeleteRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,6 +1,7 @@
 //! The facade that the listeners call. Any node takes any request; what another node must do is forwarded to it. The facade
 //! decides nothing: it holds the parts of the data plane and hands each call on to one of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -83,6 +84,16 @@ impl Broker {
     /// Changes settings of a topic, all of the change or nothing; answers with what is in force then.
     pub async fn alter_topic(&self, path: &TopicPath, change: ConfigChange) -> Result<TopicDescription> {
         self.topics.alter_topic(path, change).await
+    }
+
+    /// Deletes the records of partitions below an offset, or all that are acknowledged now where there is none; answers with the
+    /// first offset that each has then.
+    pub async fn delete_records(
+        &self,
+        path: &TopicPath,
+        before: BTreeMap<u32, Option<u64>>,
+    ) -> Result<BTreeMap<u32, u64>> {
+        self.topics.delete_records(path, before).await
     }
 
     /// Drops a topic with all its records; with `only` not another one that has the name.

@@ -142,6 +142,7 @@ impl DataPlane {
         tasks.spawn("catch-up", catch_up::keep_up(copies.clone()));
         tasks.spawn("succession", succession::keep_watch(copies.clone()));
         tasks.spawn("holes", upkeep::holes::keep_filling(copies.clone()));
+        tasks.spawn("successors", upkeep::successors::keep_ready(copies.clone()));
         tasks.spawn("left logs", upkeep::left::keep_watch(copies.clone()));
         tasks.spawn("wholeness", upkeep::wholeness::keep_watch(copies));
         Ok(Self { addresses, monitor, broker, publication, runtime: Lock::new(Some(runtime)) })

@@ -6,7 +6,8 @@ use crate::state::Metadata;
 impl Metadata {
     /// Time that the clocks of a majority of the nodes had reached when they last renewed their leases, milliseconds since the
     /// epoch; 0 as long as no majority has renewed one.
-    pub(crate) fn reached_ms(&self) -> u64 {
+    #[must_use]
+    pub fn reached_ms(&self) -> u64 {
         let mut clocks: Vec<u64> = self.nodes.values().map(|node| node.clock_ms).collect();
         clocks.sort_unstable();
         let majority = clocks.len() / 2 + 1;

@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{
-    Ballot, Descriptor, Digest, DiskId, NodeId, ProcessId, ReplicaRef, Replication, SegmentId, TopicId, Value,
+    Ballot, Descriptor, Digest, DiskId, NodeId, Offset, ProcessId, ReplicaRef, Replication, SegmentId,
+    TopicId, Value,
 };
 
 use crate::organisation::OrganisationLimits;
 use crate::rejection::CommandRejection;
+use crate::retention::Contents;
 use crate::state::{Listener, NodeState, first_level};
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
@@ -299,6 +301,56 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first: Option<Descriptor>,
     },
+    /// Deletes the records of a topic below an offset, which nobody reads from then on. The proposer has made sure that each
+    /// offset is at most the partition's end; one below the partition's start changes nothing.
+    DeleteRecords {
+        /// Topic.
+        topic: TopicId,
+        /// Where its partitions begin then.
+        starts: Vec<PartitionStart>,
+    },
+    /// Drops the segments that partitions have to let go by their topics' retention, as this state sees it when the command is
+    /// applied: a proposer that knows less, or whose clock is ahead, drops nothing more.
+    Expire {
+        /// The partitions; one that has nothing to let go, or is not there any more, is passed over.
+        partitions: Vec<PartitionPlace>,
+    },
+    /// Records that a disk has the logs of unsealed segments, each with what was known of producers at its base.
+    ReportBegun {
+        /// The disk.
+        replica: ReplicaRef,
+        /// The segments; one that is not open on this disk any more is passed over.
+        segments: Vec<SegmentPlace>,
+    },
+}
+
+/// A partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PartitionPlace {
+    /// Topic.
+    pub topic: TopicId,
+    /// Place in the topic.
+    pub partition: u32,
+}
+
+/// The beginning of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionStart {
+    /// Place in the topic.
+    pub partition: u32,
+    /// Its first offset.
+    pub start: Offset,
+}
+
+/// A segment, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentPlace {
+    /// Topic.
+    pub topic: TopicId,
+    /// Partition.
+    pub partition: u32,
+    /// Its identity.
+    pub segment: SegmentId,
 }
 
 /// One finding of [`Command::ReportCopies`].
@@ -314,6 +366,9 @@ pub struct CopyReport {
     pub since: u64,
     /// How the copy is.
     pub found: Found,
+    /// What a whole copy holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Contents>,
 }
 
 /// The condition in which a holder finds a copy.

@@ -7,9 +7,10 @@ use crate::answer::Answer;
 use crate::command::{Command, Found};
 use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
+use crate::topic_config::RETENTION_SETTINGS;
 
 /// The highest level that this version knows.
-pub const LEVEL: u32 = 5;
+pub const LEVEL: u32 = 6;
 /// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
@@ -20,6 +21,8 @@ pub(crate) const LIMITS_LEVEL: u32 = 3;
 pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 /// Level from which topics have settings of their own.
 const TOPIC_CONFIG_LEVEL: u32 = 5;
+/// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
+const RETENTION_LEVEL: u32 = 6;
 
 impl Command {
     /// The level that a cluster must have reached before this command may be proposed.
@@ -28,11 +31,15 @@ impl Command {
         match self {
             Self::SetConfig { set, unset } => crate::cluster_config::level(set.keys().chain(unset)),
             Self::RecoverTopic { .. } => 3,
-            Self::AlterTopic { .. } => TOPIC_CONFIG_LEVEL,
-            Self::CreateTopic { config, .. } if !config.is_empty() => TOPIC_CONFIG_LEVEL,
+            Self::AlterTopic { set, unset, .. } => level_of_settings(set.keys().chain(unset)),
+            Self::CreateTopic { config, .. } if !config.is_empty() => level_of_settings(config.keys()),
             Self::RegisterNode { listeners, .. } if !listeners.is_empty() => ORGANISATIONS_LEVEL,
             Self::SetOrganisation { .. } | Self::RemoveOrganisation { .. } | Self::ReportEmptied { .. } => {
                 ORGANISATIONS_LEVEL
+            }
+            Self::DeleteRecords { .. } | Self::Expire { .. } | Self::ReportBegun { .. } => RETENTION_LEVEL,
+            Self::ReportCopies { reports, .. } if reports.iter().any(|report| report.contents.is_some()) => {
+                RETENTION_LEVEL
             }
             Self::SealAndOpen { value, .. } if !value.lost.is_empty() => LOST_LEVEL,
             Self::ReportCopies { reports, .. }
@@ -43,6 +50,12 @@ impl Command {
             _ => FIRST_LEVEL,
         }
     }
+}
+
+/// Level from which all members know these settings of topics.
+fn level_of_settings<'a>(mut names: impl Iterator<Item = &'a String>) -> u32 {
+    let is_of_retention = |name: &String| RETENTION_SETTINGS.contains(&name.as_str());
+    if names.any(is_of_retention) { RETENTION_LEVEL } else { TOPIC_CONFIG_LEVEL }
 }
 
 impl Metadata {
@@ -63,6 +76,12 @@ impl Metadata {
     #[must_use]
     pub fn knows_organisations(&self) -> bool {
         self.level >= ORGANISATIONS_LEVEL
+    }
+
+    /// Whether commands of the level that brought retention may be proposed.
+    #[must_use]
+    pub fn knows_retention(&self) -> bool {
+        self.level >= RETENTION_LEVEL
     }
 
     /// Refuses a command of a level that the cluster has not reached.

@@ -11,6 +11,7 @@ mod clock;
 mod cluster_config;
 mod command;
 mod creations;
+mod expiry;
 mod levels;
 mod listing;
 mod lost;
@@ -20,6 +21,7 @@ mod presence;
 mod recent;
 mod rejection;
 mod request;
+mod retention;
 pub mod rolling;
 mod sizes;
 mod snapshot;
@@ -32,8 +34,11 @@ pub use answer::{Answer, Applied};
 pub use apply::{EPOCH_MAX, apply, check_follows};
 pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
-pub use command::{Command, CopyReport, ENVELOPE_VERSION, Envelope, Found};
+pub use command::{
+    Command, CopyReport, ENVELOPE_VERSION, Envelope, Found, PartitionPlace, PartitionStart, SegmentPlace,
+};
 pub use creations::Creations;
+pub use expiry::{Kept, Verdict, partitions_past_retention, verdict};
 pub use levels::LEVEL;
 pub use listing::{CopyLine, OrganisationLine, SegmentFilter, SegmentLine, organisations, segments};
 pub use lost::{
@@ -46,6 +51,7 @@ pub use presence::{Presence, Present};
 pub use recent::Recent;
 pub use rejection::CommandRejection;
 pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, plan};
+pub use retention::{Contents, Retention};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use state::{
     CopyState, Listener, Metadata, Node, NodeState, Partition, Protocol, Segment, SegmentCopy, SegmentState,

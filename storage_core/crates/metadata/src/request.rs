@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{AttemptId, Descriptor, Epoch, NodeId, ProcessId, ReplicaRef, SegmentId, TopicId, Value};
 
-use crate::command::{Command, CopyReport, ENVELOPE_VERSION, Envelope};
+use crate::command::{Command, CopyReport, ENVELOPE_VERSION, Envelope, PartitionStart, SegmentPlace};
 use crate::placement::{Attempt, first_descriptor, recovery, successor};
 use crate::presence::Present;
 use crate::rejection::CommandRejection;
@@ -89,6 +89,20 @@ pub enum Request {
         below_number: u64,
         /// That segment, where the node's tombstone says that the trim was decided before.
         first: Option<Box<Descriptor>>,
+    },
+    /// Delete the records below an offset.
+    DeleteRecords {
+        /// Topic.
+        topic: TopicId,
+        /// Where its partitions begin then.
+        starts: Vec<PartitionStart>,
+    },
+    /// Record that the node's disk has the logs of unsealed segments.
+    ReportBegun {
+        /// The disk.
+        replica: ReplicaRef,
+        /// The segments.
+        segments: Vec<SegmentPlace>,
     },
     /// Record how the copies on the node's disk are.
     ReportCopies {
@@ -277,6 +291,12 @@ pub fn plan(
         Request::Trim { topic, partition, below_number, first } => {
             let first = first.map(|first| *first);
             (Command::Trim { topic, partition, below_number, first }, Response::Done)
+        }
+        Request::DeleteRecords { topic, starts } => {
+            (Command::DeleteRecords { topic, starts }, Response::Done)
+        }
+        Request::ReportBegun { replica, segments } => {
+            (Command::ReportBegun { replica, segments }, Response::Done)
         }
         Request::ReportCopies { replica, reports } => {
             (Command::ReportCopies { replica, reports }, Response::Done)

@@ -33,6 +33,8 @@ pub enum Reason {
     Quorum,
     /// It remembers so many producers that the silent ones are to be forgotten, which is done between segments.
     Producers,
+    /// It holds nothing any more that its topic keeps.
+    Retention,
 }
 
 impl Reason {
@@ -48,6 +50,7 @@ impl Reason {
             Self::Moved => "moved",
             Self::Quorum => "quorum",
             Self::Producers => "producers",
+            Self::Retention => "retention",
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::cluster_config::ClusterConfig;
 use crate::creations::Creations;
 use crate::organisation::{DEFAULT_ORG, Organisation};
 use crate::recent::Recent;
+use crate::retention::Contents;
 use crate::sizes::Sizes;
 use crate::topic_config::TopicConfig;
 
@@ -205,6 +206,9 @@ pub struct Partition {
     pub next_epoch: Epoch,
     /// Segments whose number is below this are trimmed and no longer listed.
     pub trimmed_below: u64,
+    /// The records below this offset were deleted, also those in a segment that is still listed.
+    #[serde(default = "nowhere", skip_serializing_if = "is_nowhere")]
+    pub start: Offset,
     /// Ordered by number; bases have no gap. The last one is open (or sealing), the others are sealed.
     pub segments: Vec<Segment>,
     /// Version of the metadata at the last change of this partition: what commands compare with.
@@ -212,6 +216,25 @@ pub struct Partition {
 }
 
 impl Partition {
+    /// The first offset that can be read.
+    #[must_use]
+    pub fn log_start(&self) -> Offset {
+        let base = self.segments.first().and_then(|first| first.descriptor.base_offset);
+        base.unwrap_or(Offset(0)).max(self.start)
+    }
+
+    /// Whether records were deleted up to an offset that somebody named.
+    #[must_use]
+    pub fn has_deleted(&self) -> bool {
+        self.start > Offset(0)
+    }
+
+    /// Drops the segments below a number, all of which are sealed.
+    pub(crate) fn drop_below(&mut self, number: u64, version: u64) {
+        self.segments.retain(|segment| segment.descriptor.number >= number);
+        (self.trimmed_below, self.version) = (number, version);
+    }
+
     /// Whether the partition lists this segment, or has allotted it as the successor of one that it lists.
     #[must_use]
     pub fn knows(&self, segment: &Descriptor) -> bool {
@@ -239,6 +262,13 @@ pub struct Segment {
     /// The copies that store it: its replica set while it is not sealed; afterwards copies come and go.
     #[serde(default)]
     pub copies: Vec<SegmentCopy>,
+    /// What its batches hold, once it is sealed and the holder of a copy has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Contents>,
+    /// Disks of its replica set that have said that its log is there, with what was known of producers at its base. They are
+    /// asked only where the segment before it is to go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub begun: Vec<ReplicaRef>,
     /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
     pub opened_at_ms: u64,
     /// A producer that had written nothing from this offset on when the segment was opened had been silent for a day: the
@@ -315,6 +345,10 @@ impl Segment {
 
 fn nowhere() -> Offset {
     Offset(0)
+}
+
+fn is_nowhere(offset: &Offset) -> bool {
+    *offset == nowhere()
 }
 
 /// A copy of a segment.

@@ -183,8 +183,14 @@ impl World {
                 );
                 if !is_known {
                     let (found, since) = (found.unwrap_or(Found::Gone), copy.since);
-                    let reports =
-                        vec![CopyReport { topic: TOPIC, partition: 0, segment: uuid, since, found }];
+                    let reports = vec![CopyReport {
+                        topic: TOPIC,
+                        partition: 0,
+                        segment: uuid,
+                        since,
+                        found,
+                        contents: None,
+                    }];
                     self.run(Command::ReportCopies { replica: copy.replica, reports }).expect("a member");
                 }
             }

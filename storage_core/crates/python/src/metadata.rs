@@ -173,6 +173,13 @@ impl Metadata {
         json::to_python(py, &upkeep)
     }
 
+    /// Lists up to `limit` partitions that have something to let go by their retention, to propose as `expire`.
+    fn past_retention<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.current();
+        let past = py.detach(|| walrus_metadata::partitions_past_retention(&state, limit));
+        json::to_python(py, &past)
+    }
+
     /// Lists segments in order, a dict for each: of one `organisation/name`, or that lack copies, if wanted.
     #[pyo3(signature = (alive, *, topic, under_replicated, limit))]
     fn segments<'py>(

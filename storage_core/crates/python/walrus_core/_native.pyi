@@ -118,6 +118,9 @@ class Metadata:
         It counts sealed segments `under_replicated`, of these `without_copy`, and `lost`; copies `moving`, `damaged`.
         """
 
+    def past_retention(self, limit: int) -> list[dict[str, Any]]:
+        """Lists up to `limit` partitions that have something to let go by their retention, to propose as `expire`."""
+
     def segments(
         self, alive: Sequence[int], *, topic: str | None, under_replicated: bool, limit: int
     ) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::HashMap;
 use walrus_log::LogId;
-use walrus_metadata::{Metadata, Partition, Segment, SegmentState, Topic, TopicSettings};
+use walrus_metadata::{Metadata, Partition, Retention, Segment, SegmentState, Topic, TopicSettings};
 use walrus_model::{Descriptor, Epoch, LeaderRef, Offset, TopicId};
 
 use crate::bucket::Leases;
@@ -32,6 +32,8 @@ pub(crate) struct TopicRoute {
     pub(crate) path: TopicPath,
     /// What brokers act by of the topic's settings.
     pub(crate) settings: TopicSettings,
+    /// The policy by which it lets records go.
+    pub(crate) retention: Retention,
 }
 
 /// What a table has that the one before had not.
@@ -123,7 +125,8 @@ impl TopicRoute {
             tracing::error!(topic = ?topic.id, "a topic with an impossible name is not served");
             return None;
         };
-        Some(Self { topic: topic.clone(), path, settings: topic.config.settings() })
+        let (settings, retention) = (topic.config.settings(), topic.config.retention());
+        Some(Self { topic: topic.clone(), path, settings, retention })
     }
 
     /// The open segments of the topic that this process leads.
@@ -153,6 +156,9 @@ pub(crate) fn open_segment(partition: &Partition) -> Option<&Segment> {
 
 /// The segment that holds an offset, or the last one if the offset is behind all of them. `None` below the log's start.
 pub(crate) fn segment_at(partition: &Partition, offset: u64) -> Option<&Segment> {
+    if offset < partition.log_start().0 {
+        return None;
+    }
     let behind = partition.segments.partition_point(|segment| base_of(segment) <= offset);
     partition.segments.get(behind.checked_sub(1)?)
 }
@@ -165,11 +171,6 @@ pub(crate) fn is_open(segment: &Segment) -> bool {
 /// The first offset of a listed segment, whose base is always known.
 pub(crate) fn base_of(segment: &Segment) -> u64 {
     segment.descriptor.base_offset.map_or(0, |Offset(base)| base)
-}
-
-/// The first offset that a partition still has.
-pub(crate) fn log_start(partition: &Partition) -> u64 {
-    partition.segments.first().map_or(0, base_of)
 }
 
 /// Whether a leader is this very process.

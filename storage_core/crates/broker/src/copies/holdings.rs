@@ -15,6 +15,8 @@ pub(crate) struct Holdings {
     me: ReplicaRef,
     /// The topics as they were when their segments were looked through.
     seen: OrdMap<TopicId, Arc<Topic>>,
+    /// Whether the metadata take what segments hold.
+    take_contents: bool,
     copies: HashMap<TopicId, TopicCopies>,
 }
 
@@ -31,17 +33,23 @@ pub(crate) struct HeldCopy {
     pub(crate) state: CopyState,
     /// The version of the metadata since which it is in this state ([`walrus_metadata::SegmentCopy::since`]).
     pub(crate) since: u64,
+    /// Whether the metadata wait for somebody to say what the segment holds.
+    pub(crate) wants_contents: bool,
     /// It is verified and was found on this disk, so nothing is to be done with it.
     is_found: bool,
 }
 
 impl Holdings {
     pub(crate) fn new(me: ReplicaRef) -> Self {
-        Self { me, seen: OrdMap::new(), copies: HashMap::new() }
+        Self { me, seen: OrdMap::new(), take_contents: false, copies: HashMap::new() }
     }
 
     /// Follows the metadata; looks through those topics only that have changed.
     pub(crate) fn update(&mut self, metadata: &Metadata) {
+        if metadata.knows_retention() != self.take_contents {
+            self.take_contents = metadata.knows_retention();
+            self.seen = OrdMap::new(); // all segments are asked for
+        }
         let seen = std::mem::replace(&mut self.seen, metadata.topics.clone());
         for (id, topic) in differences(&seen, &metadata.topics) {
             let before = self.copies.remove(id);
@@ -65,6 +73,7 @@ impl Holdings {
                 segment: descriptor.id,
                 state: copy.state,
                 since: copy.since,
+                wants_contents: self.take_contents && segment.contents.is_none(),
                 is_found: false,
             };
             let before = old.and_then(|old| old.get(&place));
@@ -154,6 +163,8 @@ mod tests {
             successor: None,
             earlier_successors: vec![],
             copies: vec![SegmentCopy { replica: replica(1), state: *state, since: *since }],
+            contents: None,
+            begun: vec![],
             opened_at_ms: 0,
             silent_below: Offset(0),
             quiet_below: Offset(0),
@@ -163,6 +174,7 @@ mod tests {
             index: 0,
             next_epoch: Epoch(9),
             trimmed_below: 0,
+            start: Offset(0),
             segments: copies.iter().map(sealed).collect(),
             version: 1,
         };

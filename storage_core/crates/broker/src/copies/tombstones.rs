@@ -1,24 +1,20 @@
-//! The tombstones of this disk: below which segment each partition was trimmed, by metadata's word, and which segment is the
-//! first that lives. They outlive the metadata that said so: a state that has forgotten a trim is told again.
+//! The tombstones of this disk: below which segment each partition was trimmed, by metadata's word, which segment is the first
+//! that lives, and from which offset on it is read. They outlive the metadata that said so: a state that has forgotten it is
+//! told again.
 
-use std::collections::HashMap;
-
-use uuid::Uuid;
 use walrus_log::Store;
 use walrus_metadata::Partition;
-use walrus_model::{Descriptor, TopicId};
+use walrus_model::{Descriptor, Offset, TopicId};
 
-use crate::copies::codec::{self, fields};
-use crate::node::error::{Error, Result};
-use crate::node::locks::SharedLock;
-
-/// Prefix of the keys under which tombstones lie.
-const KEYS: &str = "trimmed/";
+use crate::copies::codec::fields;
+use crate::copies::partition_notes::PartitionNotes;
+use crate::node::error::Result;
 
 /// The tombstones of one disk, in memory and in its store.
 pub(crate) struct Tombstones {
-    store: Store,
-    known: SharedLock<HashMap<(TopicId, u32), Tombstone>>,
+    trims: PartitionNotes<Tombstone>,
+    /// Offsets below which records were deleted, also those in a segment that lives.
+    starts: PartitionNotes<Offset>,
 }
 
 /// The tombstone of one partition.
@@ -36,68 +32,53 @@ impl Tombstones {
     /// Reads the tombstones of the store. One that cannot be read is an error: without it, the copy of a trimmed segment would
     /// answer as one that never held anything.
     pub(crate) fn open(store: &Store) -> Result<Self> {
-        let mut known = HashMap::new();
-        for (key, bytes) in store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS)) {
-            let unreadable = |problem: &dyn std::fmt::Display| Error::Internal {
-                message: format!("what this disk remembers of trims, {key}, cannot be read: {problem}"),
-            };
-            let place = parse(&key).ok_or_else(|| unreadable(&"its key names no partition"))?;
-            known.insert(place, codec::decode(&key, &bytes).map_err(|problem| unreadable(&problem))?);
-        }
-        Ok(Self { store: store.clone(), known: SharedLock::new(known) })
+        Ok(Self {
+            trims: PartitionNotes::open(store, "trimmed/")?,
+            starts: PartitionNotes::open(store, "start/")?,
+        })
     }
 
-    /// Remembers what metadata has trimmed, durably, and says whether that is more than before.
+    /// Remembers what metadata has trimmed and deleted, durably, and says whether segments were trimmed that were not before.
     pub(crate) fn remember(&self, topic: TopicId, partition: &Partition) -> walrus_log::Result<bool> {
+        let place = (topic, partition.index);
+        if partition.start > self.starts.get(place).unwrap_or(Offset(0)) {
+            self.starts.put(place, partition.start)?;
+        }
         let Some(first) = partition.segments.first().filter(|_| partition.trimmed_below > 0) else {
             return Ok(false);
         };
-        let place = (topic, partition.index);
-        if self.known.read().get(&place).is_some_and(|known| known.below >= partition.trimmed_below) {
+        if self.trims.get(place).is_some_and(|known| known.below >= partition.trimmed_below) {
             return Ok(false);
         }
         let tombstone = Tombstone { below: partition.trimmed_below, first: first.descriptor.clone() };
-        let key = key(place);
-        self.store.put_property(&key, &codec::encode(&key, &tombstone))?;
-        self.known.write().insert(place, tombstone);
+        self.trims.put(place, tombstone)?;
         Ok(true)
     }
 
     /// The topics that have any.
     pub(crate) fn topics(&self) -> Vec<TopicId> {
-        self.known.read().keys().map(|(topic, _)| *topic).collect()
+        [self.trims.topics(), self.starts.topics()].concat()
     }
 
     /// Whether a segment was trimmed.
     pub(crate) fn covers(&self, segment: &Descriptor) -> bool {
-        let known = self.known.read();
-        known.get(&(segment.topic, segment.partition)).is_some_and(|known| segment.number < known.below)
+        let known = self.trims.get((segment.topic, segment.partition));
+        known.is_some_and(|known| segment.number < known.below)
     }
 
     /// The tombstone of a partition if it says more than the metadata, which have the partition trimmed below `trimmed_below`.
     pub(crate) fn beyond(&self, topic: TopicId, partition: u32, trimmed_below: u64) -> Option<Tombstone> {
-        let known = self.known.read();
-        known.get(&(topic, partition)).filter(|known| known.below > trimmed_below).cloned()
+        self.trims.get((topic, partition)).filter(|known| known.below > trimmed_below)
+    }
+
+    /// The start of a partition if it is above the one that the metadata have.
+    pub(crate) fn start_beyond(&self, topic: TopicId, partition: &Partition) -> Option<Offset> {
+        self.starts.get((topic, partition.index)).filter(|start| *start > partition.log_start())
     }
 
     /// Drops the tombstones of topics that are deleted.
     pub(crate) fn forget(&self, is_deleted: impl Fn(TopicId) -> bool) -> walrus_log::Result<()> {
-        let mut known = self.known.write();
-        let gone: Vec<(TopicId, u32)> =
-            known.keys().filter(|(topic, _)| is_deleted(*topic)).copied().collect();
-        for place in gone {
-            self.store.remove_property(&key(place))?;
-            known.remove(&place);
-        }
-        Ok(())
+        self.trims.forget(&is_deleted)?;
+        self.starts.forget(is_deleted)
     }
-}
-
-fn key((topic, partition): (TopicId, u32)) -> String {
-    format!("{KEYS}{}/{partition}", topic.0)
-}
-
-fn parse(key: &str) -> Option<(TopicId, u32)> {
-    let (topic, partition) = key.strip_prefix(KEYS)?.split_once('/')?;
-    Some((TopicId(Uuid::try_parse(topic).ok()?), partition.parse().ok()?))
 }

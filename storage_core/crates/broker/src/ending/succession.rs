@@ -10,6 +10,7 @@ use walrus_metadata::{Metadata, Node, Segment, SegmentState};
 use walrus_model::{Ballot, Descriptor, NodeId, SegmentId};
 use walrus_replica::Part;
 
+use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
 use crate::ending::recovery;
@@ -197,10 +198,15 @@ fn cause(copies: &Arc<Copies>, metadata: &Metadata, sight: &Sight, segment: &Seg
         SegmentState::Sealed(_) => None,
         SegmentState::Sealing(ballot) if ballot.is_zero() => Some(Cause::Adopted),
         SegmentState::Sealing(ballot) => Some(Cause::Attempt(*ballot)),
-        // The only copy is where the leader was: it ends its segment at the first append that needs it, if it knows how.
+        // The only copy is where the leader was: it ends its segment at the first append that needs it, if it knows how, or
+        // when the topic keeps nothing of it.
         SegmentState::Open if replicas.len() == 1 => {
             let is_gone = metadata.gone_disks.contains(&replicas[0].disk);
-            (is_gone || copies.table().has_forgotten(&segment.descriptor)).then_some(Cause::Forgotten)
+            if is_gone || copies.table().has_forgotten(&segment.descriptor) {
+                return Some(Cause::Forgotten);
+            }
+            let is_left = !is_led_by(*leader, copies.cluster().config());
+            (is_left && copies.holds_nothing_kept(&segment.descriptor)).then_some(Cause::Restarted)
         }
         SegmentState::Open => {
             let node = metadata.nodes.get(&leader.node);

@@ -1,11 +1,13 @@
 //! The calls of `walrus.v1.Log`, each mapped to one call of the broker.
 
+use std::collections::BTreeMap;
+
 use futures_util::stream::{self, Empty};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
-use walrus_metadata::{Effect, SettingInForce, Source};
+use walrus_metadata::{Effect, Kept, SettingInForce, Source};
 use walrus_model::TopicId;
 
 use super::append::batch_of;
@@ -20,14 +22,15 @@ use crate::node::error::Error;
 use crate::node::patience;
 use crate::node::proto::v1::{
     AlterTopicRequest, AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse,
-    DeleteTopicRequest, DeleteTopicResponse, DescribeTopicRequest, DescribeTopicResponse,
-    InitProducerRequest, InitProducerResponse, ListNodesRequest, ListNodesResponse, ListSegmentsRequest,
-    ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse, Node, Partition, ReadRequest, ReadResponse,
-    Segment, Topic, TopicSetting, log_server, segment, topic_setting,
+    DeleteRecordsRequest, DeleteRecordsResponse, DeleteTopicRequest, DeleteTopicResponse,
+    DescribeTopicRequest, DescribeTopicResponse, InitProducerRequest, InitProducerResponse, KeptPartition,
+    ListNodesRequest, ListNodesResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest,
+    ListTopicsResponse, Node, Partition, PartitionStart, ReadRequest, ReadResponse, Segment, Topic,
+    TopicSetting, kept_partition, log_server, segment, topic_setting,
 };
 use crate::topics::catalogue::{ConfigChange, NewTopic};
 use crate::topics::view::{
-    NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo,
+    KeptView, NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo,
 };
 
 /// Limit on the answers of a stream that wait for the client.
@@ -71,6 +74,22 @@ impl log_server::Log for LogService {
         let change = ConfigChange { set, unset, expect: expect_version };
         let described = self.broker.alter_topic(&path, change).await.map_err(failed)?;
         Ok(Response::new(description_message(described)))
+    }
+
+    async fn delete_records(&self, request: Request<DeleteRecordsRequest>) -> Answer<DeleteRecordsResponse> {
+        self.room().await?;
+        let DeleteRecordsRequest { topic, starts } = request.into_inner();
+        let path = self.principal.topic(&topic).map_err(failed)?;
+        let mut before = BTreeMap::new();
+        for PartitionStart { partition, offset } in starts {
+            if before.insert(partition, offset).is_some() {
+                let problem = format!("partition {partition} is named twice");
+                return Err(failed(Error::InvalidRequest { problem }));
+            }
+        }
+        let starts = self.broker.delete_records(&path, before).await.map_err(failed)?;
+        let start = |(partition, offset)| PartitionStart { partition, offset: Some(offset) };
+        Ok(Response::new(DeleteRecordsResponse { starts: starts.into_iter().map(start).collect() }))
     }
 
     async fn delete_topic(&self, request: Request<DeleteTopicRequest>) -> Answer<DeleteTopicResponse> {
@@ -187,6 +206,32 @@ fn description_message(described: TopicDescription) -> DescribeTopicResponse {
         topic: Some(topic_message(described.topic)),
         version: described.version,
         settings: described.settings.into_iter().map(setting_message).collect(),
+        partitions: described.kept.into_iter().map(kept_message).collect(),
+    }
+}
+
+fn kept_message(view: KeptView) -> KeptPartition {
+    let KeptView { partition, log_start, sealed_segments, sealed_bytes, kept } = view;
+    let mut until = None;
+    let reason = match kept {
+        Kept::Open => kept_partition::Reason::Open,
+        Kept::ForEver => kept_partition::Reason::ForEver,
+        Kept::Age { until_ms } => {
+            until = Some(until_ms);
+            kept_partition::Reason::Age
+        }
+        Kept::Bytes => kept_partition::Reason::Bytes,
+        Kept::Archive => kept_partition::Reason::Archive,
+        Kept::Unreported => kept_partition::Reason::Unreported,
+        Kept::Successor => kept_partition::Reason::Successor,
+    };
+    KeptPartition {
+        partition,
+        log_start,
+        sealed_segments,
+        sealed_bytes,
+        reason: reason.into(),
+        until_ms: until,
     }
 }
 
@@ -201,6 +246,7 @@ fn setting_message(setting: SettingInForce) -> TopicSetting {
     let effect = match definition.effect {
         Effect::NextAppend => topic_setting::Effect::NextAppend,
         Effect::NextSegment => topic_setting::Effect::NextSegment,
+        Effect::WithinAMinute => topic_setting::Effect::WithinAMinute,
         Effect::Never => topic_setting::Effect::Never,
     };
     TopicSetting {

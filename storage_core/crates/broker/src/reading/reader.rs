@@ -11,7 +11,7 @@ use walrus_log::{Log, LogId};
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::{Descriptor, SegmentId};
 
-use crate::cluster::routing::{base_of, is_led_by, is_open, log_start, open_segment, segment_at};
+use crate::cluster::routing::{base_of, is_led_by, is_open, open_segment, segment_at};
 use crate::cluster::segment::{label, uuid_bytes};
 use crate::copies::copy::Readable;
 use crate::node::budget::Purpose;
@@ -196,7 +196,7 @@ impl Reading {
     ) -> Result<(TopicPath, Segment, u64)> {
         let routing = self.cluster().routing();
         let (route, partition) = routing.partition(from)?;
-        let log_start = log_start(partition);
+        let log_start = partition.log_start().0;
         let (found, start) = match wanted {
             Some(uuid) => {
                 let unknown = || Error::UnknownSegment { segment: uuid.to_string() };

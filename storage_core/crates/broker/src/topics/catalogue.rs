@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
-use walrus_metadata::{Node, Partition, Request, Response, Segment, SegmentState};
-use walrus_model::{NodeId, SegmentId, TopicId};
+use walrus_metadata::{
+    Metadata, Node, Partition, PartitionStart, Request, Response, Segment, SegmentState, verdict,
+};
+use walrus_model::{NodeId, Offset, SegmentId, TopicId};
 
-use crate::cluster::routing::{base_of, log_start};
+use crate::cluster::routing::{TopicRoute, base_of};
 use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
@@ -16,7 +18,7 @@ use crate::node::patience;
 use crate::reading::ends::{Size, end_of};
 use crate::topics::Topics;
 use crate::topics::view::{
-    NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo, TopicState,
+    KeptView, NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo, TopicState,
 };
 
 /// Limit on the partitions of a topic.
@@ -113,6 +115,12 @@ impl Topics {
             topic: TopicInfo::of(&route.topic),
             version: route.topic.config.version,
             settings: route.topic.config.in_force(&metadata.config.entries, metadata.replication, node),
+            kept: route
+                .topic
+                .partitions
+                .iter()
+                .map(|partition| kept_view(metadata, route, partition))
+                .collect(),
         })
     }
 
@@ -130,6 +138,47 @@ impl Topics {
         let described = self.described(path)?;
         tracing::info!(topic = %path, version = described.version, "topic altered");
         Ok(described)
+    }
+
+    /// Deletes the records of partitions below an offset, or all that are acknowledged now where there is none; answers with the
+    /// first offset that each has then. Either all of the partitions are changed or none. Their space is freed a little later, by
+    /// whole segments.
+    pub(crate) async fn delete_records(
+        &self,
+        path: &TopicPath,
+        before: BTreeMap<u32, Option<u64>>,
+    ) -> Result<BTreeMap<u32, u64>> {
+        self.cluster().await_all_metadata(&format!("where topic {path} begins")).await?;
+        let unknown = || Error::UnknownTopic { topic: path.to_string() };
+        let route = self.cluster().routing().find(path).cloned().ok_or_else(unknown)?;
+        let mut last = Vec::with_capacity(before.len());
+        for index in before.keys() {
+            let mut partition = route.partition(*index)?.clone();
+            partition.segments.drain(..partition.segments.len().saturating_sub(1));
+            last.push(partition);
+        }
+        let sizes = self.reading().sure_sizes(path, &last).await?;
+        let mut starts = Vec::with_capacity(before.len());
+        for (partition, wanted) in last.iter().zip(before.values()) {
+            let end = partition
+                .segments
+                .last()
+                .map_or(0, |segment| end_of(segment, sizes.get(&segment.descriptor.id)));
+            let requested = wanted.unwrap_or(end);
+            if requested > end {
+                let start = route.partition(partition.index)?.log_start().0;
+                return Err(Error::OffsetOutOfRange { requested, start, end });
+            }
+            starts.push(PartitionStart { partition: partition.index, start: Offset(requested) });
+        }
+        let request = Request::DeleteRecords { topic: route.topic.id, starts };
+        self.cluster().control().ask(&request, patience::METADATA_ANSWER_TO_CLIENT).await?;
+        let routing = self.cluster().routing();
+        let route = routing.topic(route.topic.id).ok_or_else(unknown)?;
+        let start = |index: &u32| Ok((*index, route.partition(*index)?.log_start().0));
+        let starts: BTreeMap<u32, u64> = before.keys().map(start).collect::<Result<_>>()?;
+        tracing::info!(topic = %path, ?starts, "records deleted");
+        Ok(starts)
     }
 
     /// Drops a topic with all its records; with `only` not another one that has the name.
@@ -263,6 +312,18 @@ fn node_view(id: NodeId, node: Option<&Node>, org: &OrgName, alive: &BTreeSet<No
     }
 }
 
+/// What a partition still has of sealed segments, and why the oldest stays.
+fn kept_view(metadata: &Metadata, route: &TopicRoute, partition: &Partition) -> KeptView {
+    let sealed = partition.segments.iter().filter(|segment| matches!(segment.state, SegmentState::Sealed(_)));
+    KeptView {
+        partition: partition.index,
+        log_start: partition.log_start().0,
+        sealed_segments: sealed.clone().count() as u64,
+        sealed_bytes: sealed.filter_map(|segment| segment.contents).map(|contents| contents.bytes).sum(),
+        kept: verdict(partition, &route.retention, metadata.reached_ms()).kept,
+    }
+}
+
 fn partition_view(
     partition: &Partition,
     sizes: &HashMap<SegmentId, Size>,
@@ -292,7 +353,7 @@ fn partition_view(
     let segments: Vec<SegmentView> = partition.segments.iter().map(segment).collect();
     PartitionView {
         partition: partition.index,
-        log_start: log_start(partition),
+        log_start: partition.log_start().0,
         high_watermark: segments.last().map_or(0, |last| last.end_offset),
         segments,
     }

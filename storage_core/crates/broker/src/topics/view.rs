@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use walrus_metadata::{SettingInForce, Topic};
+use walrus_metadata::{Kept, SettingInForce, Topic};
 use walrus_model::{SegmentId, TopicId};
 
 /// A topic of the catalogue.
@@ -39,6 +39,23 @@ pub struct TopicDescription {
     pub version: u64,
     /// All settings as they are in force, by name.
     pub settings: Vec<SettingInForce>,
+    /// What its partitions still have, in their order.
+    pub kept: Vec<KeptView>,
+}
+
+/// The sealed segments that a partition still has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptView {
+    /// Place in the topic.
+    pub partition: u32,
+    /// First offset that can be read.
+    pub log_start: u64,
+    /// Their number.
+    pub sealed_segments: u64,
+    /// Bytes of their batches, as far as holders of copies have reported them.
+    pub sealed_bytes: u64,
+    /// Why the oldest segment stays.
+    pub kept: Kept,
 }
 
 /// A partition with all its segments.

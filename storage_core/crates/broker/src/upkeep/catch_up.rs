@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use walrus_metadata::{CopyReport, CopyState, Found, Request, Segment, SegmentCopy, SegmentState};
+use walrus_metadata::{Contents, CopyReport, CopyState, Found, Request, Segment, SegmentCopy, SegmentState};
 use walrus_model::{Digest, Offset, SegmentId};
 
 use crate::cluster::segment::{label, log_id};
@@ -113,6 +113,9 @@ impl Work {
                     }
                     None
                 }
+                (CopyState::Verified, Some(digest)) if held.wants_contents => {
+                    Some(Found::Whole { digest: Digest(digest) })
+                }
                 (CopyState::Verified, Some(_)) => {
                     copies.table().mark_found(&held);
                     None
@@ -132,7 +135,10 @@ impl Work {
                 (CopyState::Damaged, None) => Some(Found::Gone),
                 (CopyState::Leaving, _) => self.leave(copies, &metadata, &held).await,
             };
-            reports.extend(found.map(|found| copy_report(&held, found)));
+            let knows = metadata.knows_retention();
+            reports.extend(
+                found.map(|found| copy_report(&held, found, contents_here(copies, &held, found, knows))),
+            );
         }
         let (filling, damaged) = copies.table().unfinished();
         copies.cluster().metrics().copies_filling.set(i64::try_from(filling).unwrap_or(i64::MAX));
@@ -217,9 +223,16 @@ impl Work {
     }
 }
 
-pub(crate) fn copy_report(held: &HeldCopy, found: Found) -> CopyReport {
+pub(crate) fn copy_report(held: &HeldCopy, found: Found, contents: Option<Contents>) -> CopyReport {
     let HeldCopy { topic, partition, segment, since, .. } = *held;
-    CopyReport { topic, partition, segment, since, found }
+    CopyReport { topic, partition, segment, since, found, contents }
+}
+
+/// What the own copy holds, where it is whole and the metadata `know` what to do with that.
+fn contents_here(copies: &Arc<Copies>, held: &HeldCopy, found: Found, know: bool) -> Option<Contents> {
+    let log = copies.bucket().log(walrus_log::LogId(held.segment.0))?;
+    let is_told = know && matches!(found, Found::Whole { .. });
+    is_told.then(|| Contents { bytes: log.size_bytes(), newest_ms: log.newest_timestamp() })
 }
 
 /// The digest of the own copy, if it is sealed.

@@ -72,13 +72,16 @@ mod tests {
             successor: None,
             earlier_successors: vec![],
             copies: vec![SegmentCopy { replica: here, state: CopyState::Filling, since: 1 }],
+            contents: None,
+            begun: vec![],
             opened_at_ms: 0,
             silent_below: Offset(0),
             quiet_below: Offset(0),
             version: 1,
         };
         let (index, next_epoch, trimmed_below, version) = (0, Epoch(9), 4, 1);
-        let partition = Partition { index, next_epoch, trimmed_below, segments: vec![open], version };
+        let partition =
+            Partition { index, next_epoch, trimmed_below, start: Offset(0), segments: vec![open], version };
         let mut metadata = Metadata::default();
         metadata.deleted.insert(deleted);
         let known = Topic {

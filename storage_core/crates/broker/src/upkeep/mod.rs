@@ -10,4 +10,5 @@ pub(crate) mod left;
 pub(crate) mod repair;
 pub(crate) mod retiring;
 pub(crate) mod space;
+pub(crate) mod successors;
 pub(crate) mod wholeness;

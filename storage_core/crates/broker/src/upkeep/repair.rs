@@ -86,7 +86,7 @@ async fn look_after(copies: &Arc<Copies>, held: &HeldCopy, pace: Option<&mut Pac
         _ => return,
     };
     tracing::warn!(segment = %held.segment, ?found, "metadata is told about a copy");
-    let reports = vec![catch_up::copy_report(held, found)];
+    let reports = vec![catch_up::copy_report(held, found, None)];
     let request = Request::ReportCopies { replica: copies.table().replica(), reports };
     if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
         tracing::warn!(segment = %held.segment, ?refusal, "metadata was not told about a copy");

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use imbl::{OrdMap, OrdSet};
 use walrus_log::Log;
-use walrus_metadata::{Metadata, Request, Segment, SegmentState, Topic};
+use walrus_metadata::{Metadata, Partition, PartitionStart, Request, Segment, SegmentState, Topic};
 use walrus_model::{SegmentId, TopicId};
 
 use crate::cluster::segment::{Place, log_id, segment_of};
@@ -156,36 +156,53 @@ pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
     Ok(())
 }
 
-/// Tells metadata of trims that it decided and has forgotten, for it was rolled back.
+/// Tells metadata of trims and deletions that it decided and has forgotten, for it was rolled back.
 async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut CleaningState) {
     if seen.reminded.is_some_and(|at| at.elapsed() < patience::TRIM_REMINDER) {
         return;
     }
     for topic in metadata.topics.values() {
         for partition in &topic.partitions {
-            let tombstones = copies.table().tombstones();
-            let Some(remembered) = tombstones.beyond(topic.id, partition.index, partition.trimmed_below)
-            else {
-                continue;
-            };
-            tracing::error!(
-                alarm = "metadata_regression",
-                topic = topic.name,
-                partition = partition.index,
-                below = remembered.below,
-                listed = partition.trimmed_below,
-                "metadata have forgotten a trim: it is asked for again"
-            );
-            seen.reminded = Some(Instant::now());
-            let request = Request::Trim {
-                topic: topic.id,
-                partition: partition.index,
-                below_number: remembered.below,
-                first: Some(Box::new(remembered.first)),
-            };
-            if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
-                tracing::warn!(?refusal, "the forgotten trim is not taken");
+            if let Some(request) = forgotten(copies, metadata, topic, partition) {
+                seen.reminded = Some(Instant::now());
+                let asked = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await;
+                if let Err(refusal) = asked {
+                    tracing::warn!(?refusal, "what the metadata have forgotten is not taken");
+                }
             }
         }
     }
+}
+
+/// The trim or deletion of which this disk knows more than the metadata, as a request.
+fn forgotten(copies: &Copies, metadata: &Metadata, topic: &Topic, partition: &Partition) -> Option<Request> {
+    let tombstones = copies.table().tombstones();
+    let (name, index) = (&topic.name, partition.index);
+    if let Some(remembered) = tombstones.beyond(topic.id, index, partition.trimmed_below) {
+        tracing::error!(
+            alarm = "metadata_regression",
+            topic = name,
+            partition = index,
+            below = remembered.below,
+            listed = partition.trimmed_below,
+            "metadata have forgotten a trim: it is asked for again"
+        );
+        return Some(Request::Trim {
+            topic: topic.id,
+            partition: index,
+            below_number: remembered.below,
+            first: Some(Box::new(remembered.first)),
+        });
+    }
+    let start = tombstones.start_beyond(topic.id, partition).filter(|_| metadata.knows_retention())?;
+    tracing::error!(
+        alarm = "metadata_regression",
+        topic = name,
+        partition = index,
+        start = start.0,
+        listed = partition.log_start().0,
+        "metadata have forgotten that records were deleted: it is asked for again"
+    );
+    let starts = vec![PartitionStart { partition: index, start }];
+    Some(Request::DeleteRecords { topic: topic.id, starts })
 }

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_broker::{Broker, Config, DataPlane, StartError};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
-use walrus_metadata::{Answer, Command, Listener, Metadata, Protocol, SegmentState, upkeep};
+use walrus_metadata::{
+    Answer, Command, Listener, Metadata, Protocol, SegmentState, partitions_past_retention, upkeep,
+};
 use walrus_model::{DiskId, NodeId, ProcessId, Replication};
 
 use crate::links::Links;
@@ -349,6 +351,23 @@ impl Cluster {
         for change in changes {
             drop(self.shared.propose(change.command())); // the next look sees what became of it
         }
+    }
+
+    /// Does what the node that leads the metadata does at each look at what topics keep.
+    pub(crate) fn let_go(&self) {
+        let partitions = partitions_past_retention(&self.metadata(), usize::MAX);
+        if !partitions.is_empty() {
+            self.command(Command::Expire { partitions });
+        }
+    }
+
+    /// Keeps the copies, and lets go what topics do not keep, until `is_so` holds.
+    pub(crate) fn let_go_until(&self, what: &str, is_so: impl Fn(&Metadata) -> bool) {
+        let _renewing = self.keep_renewing(self.ids().collect());
+        self.keep_copies_until(what, |metadata| {
+            self.let_go();
+            is_so(metadata)
+        });
     }
 
     /// Keeps the copies until `is_so` holds.

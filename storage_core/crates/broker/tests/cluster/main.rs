@@ -19,6 +19,7 @@ mod peer;
 mod promises;
 mod replicated;
 mod restart;
+mod retention;
 mod rollover;
 mod rot;
 mod secret;

@@ -112,6 +112,11 @@ impl Log {
         self.member.log.size_bytes.load(Ordering::Relaxed)
     }
 
+    /// The greatest timestamp of the log's records, written or not, milliseconds since the epoch; `None` if it has none.
+    pub fn newest_timestamp(&self) -> Option<i64> {
+        self.member.log.newest_timestamp()
+    }
+
     /// Whether the log was sealed.
     pub fn is_sealed(&self) -> bool {
         self.member.log.sealed.get().is_some()

@@ -9,6 +9,19 @@ use crate::error::{Error, Result};
 use crate::types::Offset;
 
 impl LogState {
+    /// The greatest timestamp in the log's blocks, milliseconds since the epoch; `None` if it has no batch.
+    pub(crate) fn newest_timestamp(&self) -> Option<i64> {
+        let open = {
+            let writer = self.writer.lock();
+            let open = writer.pending.iter().chain(&writer.open).map(|open| open.max_timestamp).max();
+            open.max(writer.resume.as_ref().map(|resume| resume.max_timestamp))
+        };
+        let directory = self.directory.read();
+        let closed = directory.blocks.iter().filter_map(|block| block.closed.get());
+        let newest = closed.map(|closed| closed.max_timestamp).max().max(open)?;
+        (newest != i64::MIN).then_some(newest)
+    }
+
     /// Finds the first readable offset whose record's timestamp is not lower; `None` if there is none.
     pub(crate) fn find_by_timestamp(&self, timestamp: i64) -> Result<Option<Offset>> {
         let start = self.start.load(Ordering::Acquire);

@@ -69,7 +69,7 @@ pub(super) fn report_copies(
 ) -> Result<Answer, CommandRejection> {
     check_disk(metadata, replica)?;
     for report in reports {
-        let CopyReport { topic, partition, segment, since, found } = report;
+        let CopyReport { topic, partition, segment, since, found, contents } = report;
         let Ok(listed) = find_partition(metadata, *topic, *partition) else { continue };
         let Ok(listed) = find_segment(listed, *segment) else { continue };
         let SegmentState::Sealed(value) = &listed.state else { continue };
@@ -82,6 +82,9 @@ pub(super) fn report_copies(
         // The holder of the last copy stays listed: somebody must say that the segment is lost.
         let state = state.or((listed.copies.len() == 1).then_some(CopyState::Filling));
         let listed = segment_mut(partition_mut(metadata, *topic, *partition)?, *segment)?;
+        if state == Some(CopyState::Verified) {
+            listed.contents = listed.contents.or(*contents);
+        }
         match state {
             Some(state) => {
                 let mut copies = listed.copies.iter_mut();

@@ -6,6 +6,7 @@ mod members;
 mod nodes;
 mod organisations;
 mod partitions;
+mod retention;
 mod segments;
 mod topics;
 
@@ -20,6 +21,7 @@ use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
 use organisations::{list_organisations, remove_organisation, set_organisation};
 use partitions::{find_partition, partition_mut};
+use retention::{delete_records, expire, report_begun};
 use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 pub use segments::{EPOCH_MAX, check_follows};
 use topics::{Naming, alter_topic, create_topic, delete_topic, recover_topic, report_emptied};
@@ -101,6 +103,9 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         | Command::CreateTopic { .. }
         | Command::RecoverTopic { .. }
         | Command::DeleteTopic { .. }
+        | Command::DeleteRecords { .. }
+        | Command::Expire { .. }
+        | Command::ReportBegun { .. }
         | Command::ReportEmptied { .. } => Ok(metadata.version),
     }
 }
@@ -174,6 +179,9 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
             let found = partition_mut(metadata, *topic, *partition)?;
             seal_and_open(found, *segment, value, (opened_at_ms, version), ageing)
         }
+        Command::DeleteRecords { topic, starts } => delete_records(metadata, *topic, starts, version),
+        Command::Expire { partitions } => expire(metadata, partitions, version),
+        Command::ReportBegun { replica, segments } => report_begun(metadata, *replica, segments),
         Command::Trim { topic, partition, below_number, first } => {
             let found = partition_mut(metadata, *topic, *partition)?;
             trim(found, *below_number, first.as_ref(), envelope.at_ms, version)

@@ -112,6 +112,7 @@ pub(super) fn seal_and_open(
     found.state = SegmentState::Sealed(value.clone());
     found.successor = None;
     found.earlier_successors = Vec::new();
+    found.begun = Vec::new();
     found.version = version;
     let mut next = open_segment((*value.successor).clone(), opened_at_ms, version);
     if !is_known {
@@ -194,9 +195,7 @@ pub(super) fn trim(
     if below_number > limit {
         return Err(CommandRejection::NotTrimmable { below_number, limit });
     }
-    partition.segments.retain(|segment| segment.descriptor.number >= below_number);
-    partition.trimmed_below = below_number;
-    partition.version = version;
+    partition.drop_below(below_number, version);
     Ok(Answer::Nothing)
 }
 
@@ -207,6 +206,8 @@ pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u
         successor: None,
         earlier_successors: Vec::new(),
         copies: Vec::new(),
+        contents: None,
+        begun: Vec::new(),
         opened_at_ms,
         silent_below: Offset(0),
         quiet_below: Offset(0),

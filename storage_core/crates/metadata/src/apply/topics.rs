@@ -143,6 +143,7 @@ fn add_topic(
         index,
         next_epoch: Epoch(segment.descriptor.epoch.0 + 1),
         trimmed_below: segment.descriptor.number,
+        start: Offset(0),
         segments: vec![segment],
         version,
     };

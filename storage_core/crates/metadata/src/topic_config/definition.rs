@@ -15,6 +15,12 @@ pub(super) const SEGMENT_BYTES: &str = "segment.bytes";
 pub(super) const SEGMENT_MS: &str = "segment.ms";
 pub(super) const SEGMENT_ENTRIES: &str = "walrus.segment.entries";
 pub(super) const FSYNC: &str = "walrus.fsync";
+pub(super) const RETENTION_MS: &str = "retention.ms";
+pub(super) const RETENTION_BYTES: &str = "retention.bytes";
+pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
+
+/// The settings of a topic's retention, which came with a level of commands of their own.
+pub(crate) const RETENTION_SETTINGS: [&str; 3] = [RETENTION_MS, RETENTION_BYTES, RETENTION_ARCHIVED];
 
 /// A setting of a topic. Two are the same if their names are.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +77,8 @@ pub enum Effect {
     NextAppend,
     /// From the next segment on.
     NextSegment,
+    /// Within a minute, for all records that are there.
+    WithinAMinute,
     /// Never: the setting is stored and shown, because clients of Kafka set it.
     Never,
 }
@@ -95,7 +103,7 @@ const NO_THROTTLE: &str = "The rate of copies is a setting of the cluster, `copi
 const AS_SENT: &str = "Batches stay as they were sent.";
 
 /// All settings, by name.
-pub const DEFINITIONS: [Definition; 25] = [
+pub const DEFINITIONS: [Definition; 28] = [
     shown("compression.gzip.level", whole(-1, 9), "-1", AS_SENT),
     shown("compression.lz4.level", whole(1, 17), "9", AS_SENT),
     shown(
@@ -140,6 +148,22 @@ pub const DEFINITIONS: [Definition; 25] = [
         what: NO_TIERS,
     },
     Definition {
+        name: RETENTION_BYTES,
+        values: whole(-1, i64::MAX),
+        default: Fallback::Value("-1"),
+        effect: Effect::WithinAMinute,
+        what: "Bytes that a partition keeps: its oldest segment goes if the sealed ones behind it have as many. -1 keeps \
+               any number.",
+    },
+    Definition {
+        name: RETENTION_MS,
+        values: whole(-1, i64::MAX),
+        default: Fallback::Value("-1"),
+        effect: Effect::WithinAMinute,
+        what: "Age in milliseconds at which the oldest segment goes, by the greatest timestamp in it, or from its end where no \
+               record has one. An open segment that is so old ends first. -1 keeps records for ever.",
+    },
+    Definition {
         name: SEGMENT_BYTES,
         values: whole(1, 1 << 50),
         default: Fallback::ClusterSetting("segments.max_bytes"),
@@ -176,6 +200,13 @@ pub const DEFINITIONS: [Definition; 25] = [
                not synced, `never` not at all. What is not synced a power failure may take, from all replicas at once.",
     },
     Definition {
+        name: RETENTION_ARCHIVED,
+        values: BOOLEAN,
+        default: Fallback::Value("false"),
+        effect: Effect::WithinAMinute,
+        what: "Whether retention keeps what is not in the archive. Nothing tells yet what is, so `true` keeps everything.",
+    },
+    Definition {
         name: SEGMENT_ENTRIES,
         values: whole(1, 1 << 40),
         default: Fallback::ClusterSetting("segments.max_entries"),
@@ -186,7 +217,7 @@ pub const DEFINITIONS: [Definition; 25] = [
 
 /// Settings of Kafka, and of Walrus, that this version does not carry out: whoever sets one is told so, and does not wait in vain
 /// for what it should do.
-pub(super) const NOT_YET: [&str; 14] = [
+pub(super) const NOT_YET: [&str; 11] = [
     "cleanup.policy",
     "delete.retention.ms",
     "max.compaction.lag.ms",
@@ -195,10 +226,7 @@ pub(super) const NOT_YET: [&str; 14] = [
     "message.timestamp.type",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
-    "retention.bytes",
-    "retention.ms",
     "walrus.leaders",
-    "walrus.retention.archived",
     "walrus.retention.consumed",
     "walrus.retention.pinned",
 ];

@@ -9,10 +9,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use walrus_model::{FsyncSchedule, Replication};
 
+use crate::retention::Retention;
 use crate::rolling::Limits;
+pub(crate) use definition::RETENTION_SETTINGS;
 pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
 use definition::{
-    FSYNC, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS,
+    FSYNC, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, RETENTION_ARCHIVED, RETENTION_BYTES,
+    RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS,
 };
 pub use problem::{SettingProblem, WrongSetting};
 
@@ -142,6 +145,18 @@ impl TopicConfig {
             segment_entries_max: self.number(SEGMENT_ENTRIES),
             segment_bytes_max: self.number(SEGMENT_BYTES),
             segment_age_ms_max: self.number(SEGMENT_MS),
+        }
+    }
+
+    /// The policy by which the topic lets records go.
+    #[must_use]
+    pub fn retention(&self) -> Retention {
+        // -1, which keeps everything, is no number here.
+        let is_archived = self.values.get(RETENTION_ARCHIVED).is_some_and(|value| value == "true");
+        Retention {
+            age_ms: self.number(RETENTION_MS),
+            bytes: self.number(RETENTION_BYTES),
+            archived: is_archived,
         }
     }
 

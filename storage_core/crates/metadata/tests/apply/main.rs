@@ -6,6 +6,7 @@ mod membership;
 mod organisations;
 mod producers;
 mod random;
+mod retention;
 mod segments;
 mod settings;
 mod snapshots;

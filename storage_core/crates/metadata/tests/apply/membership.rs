@@ -154,8 +154,14 @@ fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() 
     assert_eq!(unseen.under_replicated, 1, "nobody has looked at the sealed copy yet");
     assert_eq!(unseen.spare_nodes, Some(0), "one copy is none to spare");
     let since = metadata.topics[&topic].partitions[0].segments[0].copies[0].since;
-    let report =
-        CopyReport { topic, partition: 0, segment: sealed.id, since, found: Found::Whole { digest } };
+    let report = CopyReport {
+        topic,
+        partition: 0,
+        segment: sealed.id,
+        since,
+        found: Found::Whole { digest },
+        contents: None,
+    };
     let replica = sealed.replicas[0];
     run(&mut metadata, Command::ReportCopies { replica, reports: vec![report] }).expect("its holder");
     let all = census(&metadata, &both);

@@ -144,7 +144,7 @@ pub(crate) fn report(metadata: &Metadata, replica: ReplicaRef, found: Found) -> 
     let listed = segment(metadata, 0);
     let since = listed.copies.iter().find(|copy| copy.replica == replica).map_or(0, |copy| copy.since);
     let segment = listed.descriptor.id;
-    let reports = vec![CopyReport { topic: TOPIC, partition: 0, segment, since, found }];
+    let reports = vec![CopyReport { topic: TOPIC, partition: 0, segment, since, found, contents: None }];
     Command::ReportCopies { replica, reports }
 }
 

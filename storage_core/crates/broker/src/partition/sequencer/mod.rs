@@ -235,8 +235,8 @@ impl Sequencer {
         self.leaders.leader(&self.path, segment, this).await
     }
 
-    /// Rolls the segment that this process leads if it is full or too old, or has been open for long and is crowded with
-    /// producers. Called now and then, for segments to which nobody appends.
+    /// Rolls the segment that this process leads if it is full or too old, holds nothing any more that its topic keeps, or has
+    /// been open for long and is crowded with producers. Called now and then, for segments to which nobody appends.
     pub(crate) fn check_fullness(self: &Arc<Self>, leader: &Arc<Leader>) {
         let mut state = self.state.lock();
         if matches!(state.mode, Mode::Idle) {
@@ -247,6 +247,8 @@ impl Sequencer {
                 let is_old = leader.fill().age >= patience::PRODUCER_SILENCE;
                 if is_old && !leader.is_held() && leader.log().is_crowded_with_producers() {
                     self.start_roll(&mut state, leader, Reason::Producers);
+                } else if !leader.is_held() && self.leaders.copies().holds_nothing_kept(&leader.descriptor) {
+                    self.start_roll(&mut state, leader, Reason::Retention);
                 } else {
                     self.follow_up(&mut state, leader);
                 }

@@ -1,0 +1,70 @@
+//! Commands by which records go: what a topic's retention lets go, and what somebody deletes.
+
+use walrus_model::{ReplicaRef, TopicId};
+
+use super::copies::check_disk;
+use super::partitions::{find_partition, partition_mut};
+use super::segments::{find_segment, segment_mut};
+use crate::answer::Answer;
+use crate::command::{PartitionPlace, PartitionStart, SegmentPlace};
+use crate::expiry::verdict;
+use crate::rejection::CommandRejection;
+use crate::state::{Metadata, SegmentState};
+
+/// Moves the starts of partitions, all of them or none; a start never moves back.
+pub(super) fn delete_records(
+    metadata: &mut Metadata,
+    topic: TopicId,
+    starts: &[PartitionStart],
+    version: u64,
+) -> Result<Answer, CommandRejection> {
+    for PartitionStart { partition, .. } in starts {
+        find_partition(metadata, topic, *partition)?;
+    }
+    for PartitionStart { partition, start } in starts {
+        if *start > find_partition(metadata, topic, *partition)?.log_start() {
+            let found = partition_mut(metadata, topic, *partition)?;
+            (found.start, found.version) = (*start, version);
+        }
+    }
+    Ok(Answer::Nothing)
+}
+
+/// Drops what these partitions have to let go now.
+pub(super) fn expire(
+    metadata: &mut Metadata,
+    places: &[PartitionPlace],
+    version: u64,
+) -> Result<Answer, CommandRejection> {
+    let now_ms = metadata.reached_ms();
+    for PartitionPlace { topic, partition } in places {
+        let Some(retention) = metadata.topics.get(topic).map(|found| found.config.retention()) else {
+            continue;
+        };
+        let Ok(found) = find_partition(metadata, *topic, *partition) else { continue };
+        let below_number = verdict(found, &retention, now_ms).below_number;
+        if below_number > found.trimmed_below {
+            partition_mut(metadata, *topic, *partition)?.drop_below(below_number, version);
+        }
+    }
+    Ok(Answer::Nothing)
+}
+
+/// Notes which disks have the logs of unsealed segments.
+pub(super) fn report_begun(
+    metadata: &mut Metadata,
+    replica: ReplicaRef,
+    places: &[SegmentPlace],
+) -> Result<Answer, CommandRejection> {
+    check_disk(metadata, replica)?;
+    for SegmentPlace { topic, partition, segment } in places {
+        let Ok(found) = find_partition(metadata, *topic, *partition) else { continue };
+        let Ok(found) = find_segment(found, *segment) else { continue };
+        let is_sealed = matches!(found.state, SegmentState::Sealed(_));
+        let is_replica = found.descriptor.replicas.contains(&replica);
+        if !is_sealed && is_replica && !found.begun.contains(&replica) {
+            segment_mut(partition_mut(metadata, *topic, *partition)?, *segment)?.begun.push(replica);
+        }
+    }
+    Ok(Answer::Nothing)
+}
