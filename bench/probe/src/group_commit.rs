@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use walrus_bench_sample::{Payload, Sample, closed_loop};
 
-use crate::disk::{AlignedBuffer, PAGE_BYTES, RecycledFile};
+use crate::disk::{AlignedBuffer, DirectFile, PAGE_BYTES};
 
 const THREADS: u64 = 8;
 const RECORD_BYTES: usize = 1024;
@@ -26,13 +26,13 @@ struct Tail {
 }
 
 struct Committer<'a> {
-    file: &'a RecycledFile,
+    file: &'a DirectFile,
     tail: Mutex<Tail>,
     committed: Condvar,
 }
 
 /// Eight threads; the sum of their rates.
-pub(crate) fn records_of_8_threads(file: &RecycledFile, duration: Duration) -> Result<Sample> {
+pub(crate) fn records_of_8_threads(file: &DirectFile, duration: Duration) -> Result<Sample> {
     let committer = Committer {
         file,
         tail: Mutex::new(Tail {

@@ -9,7 +9,7 @@ mod memory;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 
 /// Measures one limit of the machine and prints it as one JSON line.
@@ -36,6 +36,8 @@ enum Limit {
     Durable4k,
     /// Durable writes of 1 MiB, two in flight: MB/s.
     DurableBandwidth,
+    /// The same in a new file twice as large, into space that was set aside and never written, once: MB/s.
+    DurableBandwidthFresh,
     /// Eight threads that each wait for their 1 KiB to be durable, sharing writes: records/s.
     #[value(name = "group_commit_8")]
     GroupCommit8,
@@ -55,12 +57,9 @@ fn main() -> Result<()> {
         arguments.seconds
     );
     let duration = Duration::from_secs_f64(arguments.seconds);
-    let file = || {
-        let Some(path) = &arguments.file else {
-            anyhow::bail!("this limit needs --file");
-        };
-        disk::RecycledFile::open(path, arguments.file_mib << 20)
-    };
+    let bytes = arguments.file_mib << 20;
+    let path = || arguments.file.as_deref().context("this limit needs --file");
+    let file = || disk::DirectFile::recycled(path()?, bytes);
     let sample = match arguments.limit {
         Limit::Prepare => {
             file()?;
@@ -68,6 +67,7 @@ fn main() -> Result<()> {
         }
         Limit::Durable4k => disk::durable_4k(&file()?, duration)?,
         Limit::DurableBandwidth => disk::durable_bandwidth(&file()?, duration)?,
+        Limit::DurableBandwidthFresh => disk::durable_bandwidth_fresh(path()?, bytes)?,
         Limit::GroupCommit8 => group_commit::records_of_8_threads(&file()?, duration)?,
         Limit::RecordCopy => memory::record_copy(duration)?,
         Limit::LoopbackRoundTrip => loopback::round_trip(duration)?,

@@ -14,7 +14,7 @@ from walrus_bench.goals import LOGS, RECORD_SIZES, durable_logs
 from walrus_bench.sampling import Sample, Subject
 from walrus_bench.suites import Prepared, Settings, limits
 
-LIMITS = ("durable_4k", "durable_bandwidth", "group_commit_8", "record_copy")
+LIMITS = ("durable_4k", "durable_bandwidth", "durable_bandwidth_fresh", "group_commit_8", "record_copy")
 BACKENDS = ("mmap", "direct", "io_uring")
 AUTO = ("auto",)
 QUIET = {"WALRUS_QUIET": "1"}  # without it walrus_rust prints with every append
