@@ -18,6 +18,7 @@ from chaos.cursor import judge_cursor
 from chaos.disk_verdict import Extent, judge_disks
 from chaos.faults import Fault
 from chaos.preparation import prepared
+from chaos.vanishing import vanishing
 from chaos.verdict import Verdict, judge
 from chaos.workload import CURSOR_TOPIC, Crew, Shape, Workload, running
 from chaos.world import World
@@ -89,10 +90,12 @@ def run(
     write_quorum: int,
     say: Say,
     directory: Path,
+    forgets: bool = False,
 ) -> Report:
     """Does *faults* until they end or *duration_s* is over, then checks everything.
 
-    Raises what made the cluster or a client give up.
+    With *forgets* the metadata may lose commands, and with them that a topic was deleted. Raises what made the cluster
+    or a client give up.
     """
     report = Report(seed)
     world.found()
@@ -100,7 +103,11 @@ def run(
     bootstraps = [_from(world, node) for node in world.nodes]
     texts = [world.text_address(node) for node in world.nodes]
     asked = [(world.grpc_address(node), world.text_address(node)) for node in world.nodes]
-    with running(shape, bootstraps, texts) as crew, held_to_account(crew.workload, asked) as claims:
+    with (
+        running(shape, bootstraps, texts) as crew,
+        vanishing(bootstraps, crew.workload.gate, again=not forgets) as vanished,
+        held_to_account(crew.workload, asked) as claims,
+    ):
         workload = crew.workload
         workload.wait_for_progress(PROGRESS_TIMEOUT_S)
         began = time.monotonic()
@@ -109,6 +116,7 @@ def run(
                 break
             _once(world, crew, fault, report, say)
     report.verdicts["claims of every node"] = claims
+    report.verdicts["topics from which records go"] = vanished
     report.acked = workload.total()
     say(f"{report.acked} records acknowledged; checking what the log and the disks hold")
     _judge(world, workload, report, write_quorum)

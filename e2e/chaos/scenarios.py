@@ -40,12 +40,15 @@ class Cast:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done; how many copies of each segment it takes to survive it, and whether each node must have one."""
+    """What is done; how many copies of each segment it takes to survive it, whether each node must have one, and
+    whether the metadata may lose commands.
+    """
 
     what: str
     faults: Callable[[Cast], Iterator[Fault]]
     copies: int = 1
     everywhere: bool = False
+    forgets: bool = False
 
 
 def _short(cast: Cast) -> Iterator[Fault]:
@@ -189,24 +192,27 @@ SCENARIOS = {
     "majority": Scenario("a minority is cut off, then a majority falls apart", _majority),
     "late": Scenario("connections deliver late, and out of order among each other", _late),
     "disks-full": Scenario("no byte is free: on one node, on all", _disks_full),
-    "disk-lost": Scenario("a data directory is gone, a new disk takes its place", _disk_lost, copies=3),
+    "disk-lost": Scenario("a data directory is gone, a new disk takes its place", _disk_lost, copies=3, forgets=True),
     "founder-emptied": Scenario(
-        "the founder's data are gone, and it is told to found a cluster again", _founder_emptied, copies=3
+        "the founder's data are gone, and it is told to found a cluster again", _founder_emptied, copies=3, forgets=True
     ),
     "lost-majority": Scenario(
         "all disks but one are lost, and the metadata's majority with them: they go on by force",
         _lost_majority,
         copies=3,
         everywhere=True,
+        forgets=True,
     ),
-    "journal-lost": Scenario("a store's journal loses its end: its node is another disk", _journal_lost, copies=3),
+    "journal-lost": Scenario(
+        "a store's journal loses its end: its node is another disk", _journal_lost, copies=3, forgets=True
+    ),
     "open-rot": Scenario("bits of open segments flip on a minority", _open_rot, copies=3),
     "asleep": Scenario("leaders are stopped for a moment, or for longer, and answer again", _asleep),
     "damage": Scenario("bits of sealed segments flip on a minority", _damage, copies=3),
     "rot": Scenario("bits of sealed segments flip on a node that runs: it finds and mends them", _rot, copies=3),
-    "rollback": Scenario("the metadata of a node is an older one", _rollback, copies=3),
+    "rollback": Scenario("the metadata of a node is an older one", _rollback, copies=3, forgets=True),
     "rolled-back-topic": Scenario(
-        "the metadata of all nodes are from before a topic, which is taken back", _rolled_back_topic
+        "the metadata of all nodes are from before a topic, which is taken back", _rolled_back_topic, forgets=True
     ),
     "rolling-restart": Scenario("each node is restarted in turn", _rolling_restart),
     "clocks": Scenario("clocks jump", _clocks),
