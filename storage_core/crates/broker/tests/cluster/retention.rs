@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use walrus_broker::{ConfigChange, Error, PartitionRef};
-use walrus_log::LogId;
 use walrus_log::batch::ProducerRef;
+use walrus_log::{LogId, SimulatedDisk, TailKind};
 use walrus_metadata::{Metadata, Partition, Segment};
 use walrus_model::{Offset, Replication};
 
@@ -145,6 +145,38 @@ fn deleted_records_are_refused_by_all_nodes_and_their_space_is_freed_also_where_
         assert_eq!(put(&cluster.broker(away), &topic, "10").await.unwrap().base_offset, 10);
         assert_eq!(read_values(&cluster.broker(there[0]), &topic, 10, 1).await, numbered(10..11));
     });
+}
+
+/// No log can be made on a full disk, so the last sealed segment stays: the open one has begun on its leader's disk only.
+#[test]
+fn full_disks_get_room_from_what_topics_do_not_keep() {
+    let disks: Vec<SimulatedDisk> = (0..3).map(|_| SimulatedDisk::new(TailKind::Mapped)).collect();
+    let small = json!({ "log_block_bytes": 64 << 10, "log_blocks_per_file": 4, "segment_entries_max": 4 });
+    let cluster = Cluster::start_linked_on(disks.clone(), small, REPLICATED);
+    let topic = PartitionRef::parse("t", 0).unwrap();
+    cluster.block_on(async {
+        for number in 0..20 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+    });
+    let are_reported = |metadata: &Metadata| {
+        let sealed = partition(metadata, "t").segments;
+        sealed.len() == 6 && sealed[..5].iter().all(|segment| segment.contents.is_some())
+    };
+    cluster.keep_copies_until("all sealed segments are reported", are_reported);
+    let before = partition(&cluster.metadata(), "t").segments;
+    disks.iter().for_each(|disk| disk.set_full(true));
+    cluster.block_on(async {
+        cluster.broker(1).alter_topic(&topic.topic, set(&[("retention.ms", "1")])).await.unwrap();
+    });
+    cluster.let_go_until("what is not kept goes", |_| are_gone(&cluster, &before[..4]));
+    disks.iter().for_each(|disk| disk.set_full(false));
+    cluster.let_go_until("the rest goes", |metadata| partition(metadata, "t").log_start() == Offset(20));
+    let put_again = cluster.block_on(until_sure(|| {
+        let (broker, topic) = (cluster.broker(2), topic.clone());
+        async move { put(&broker, &topic, "20").await }
+    }));
+    assert_eq!(put_again.unwrap().base_offset, 20);
 }
 
 #[test]
