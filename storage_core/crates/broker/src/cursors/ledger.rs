@@ -156,11 +156,15 @@ impl Ledger {
         order
     }
 
-    /// Reserves the next entry of a partition, if it is read.
-    pub(super) fn step(&mut self, key: CursorKey, holder: HolderId) -> Step {
+    /// Reserves the next entry of a partition from `log_start` on, if it is read: pages that were read before may have older ones.
+    pub(super) fn step(&mut self, key: CursorKey, holder: HolderId, log_start: u64) -> Step {
         loop {
             let cursor = self.cursors.entry(key).or_default();
             let offset = cursor.reservations.candidate();
+            if offset < log_start {
+                self.skip(key, log_start);
+                continue;
+            }
             match self.pages.find(key, offset) {
                 Lookup::Entry(value) => {
                     let offset =

@@ -247,7 +247,8 @@ impl Owner {
         let from = PartitionRef { topic: topic.path.clone(), partition };
         let asked = Instant::now();
         loop {
-            let (offset, reading) = match self.lock_ledger(serving)?.step(key, holder) {
+            let log_start = topics.cluster().routing().partition(&from)?.1.log_start().0;
+            let (offset, reading) = match self.lock_ledger(serving)?.step(key, holder, log_start) {
                 Step::Take(entry, value) => return Ok(Some((entry, value))),
                 Step::Read { offset, reading } => (offset, reading),
             };

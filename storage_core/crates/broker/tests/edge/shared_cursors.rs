@@ -1,12 +1,13 @@
 //! Tests of `GET` over real sockets: one cursor for all nodes and connections hands entries out at least once, and once when
 //! nothing fails.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use walrus_broker::{PartitionRef, TopicPath};
+use walrus_metadata::{Command, LEVEL};
 use walrus_model::Replication;
 
 use crate::client::named;
@@ -193,6 +194,21 @@ fn the_cursor_goes_on_when_its_owner_comes_back_as_another_process() {
         assert_eq!(got, [expected - 2, expected - 1], "through node {node}");
     }
     assert_eq!(drain(&cluster, 2), (16..30).collect::<Vec<_>>());
+}
+
+/// The owner of the cursor has read them all before, and handed out what was deleted meanwhile.
+#[test]
+fn deleted_entries_are_not_handed_out_though_they_were_read_ahead() {
+    let cluster = Cluster::start(1, json!({}));
+    cluster.command(Command::RaiseLevel { level: LEVEL });
+    put(&cluster, 1, 0..10);
+    let mut client = connect(&cluster, 1);
+    assert_eq!(client.ask("GET t"), "OK 0");
+    let deleting = cluster.broker(1);
+    let before = BTreeMap::from([(0, Some(6))]);
+    cluster.block_on(deleting.delete_records(&named("t"), before)).unwrap();
+    assert_eq!(client.ask("GET t"), "OK 6");
+    assert_eq!(drain(&cluster, 1), [7, 8, 9]);
 }
 
 #[test]
