@@ -37,10 +37,11 @@ pub struct Verdict {
     pub kept: Kept,
 }
 
-/// Tells what may go of a partition of a topic with that policy, at the time `now_ms`. Segments go from the oldest on, so one that
-/// stays keeps all behind it.
+/// Tells what may go now of a partition of a topic with that policy. Segments go from the oldest on, so one that stays keeps all
+/// behind it.
 #[must_use]
-pub fn verdict(partition: &Partition, retention: &Retention, now_ms: u64) -> Verdict {
+pub fn verdict(metadata: &Metadata, partition: &Partition, retention: &Retention) -> Verdict {
+    let now_ms = metadata.reached_ms();
     let mut bytes_left: u64 = partition.segments.iter().filter_map(bytes_of).fold(0, u64::saturating_add);
     for (place, segment) in partition.segments.iter().enumerate() {
         let number = segment.descriptor.number;
@@ -55,7 +56,9 @@ pub fn verdict(partition: &Partition, retention: &Retention, now_ms: u64) -> Ver
             return stays(kept);
         }
         let is_last = place + 2 == partition.segments.len();
-        if is_last && next.begun.len() < next.descriptor.write_quorum as usize {
+        // A disk that is gone has begun nothing, whatever it said before.
+        let begun = next.begun.iter().filter(|replica| metadata.is_here(**replica)).count();
+        if is_last && begun < next.descriptor.write_quorum as usize {
             return stays(Kept::Successor);
         }
         bytes_left = bytes_left.saturating_sub(bytes_of(segment).unwrap_or(0));
@@ -98,12 +101,11 @@ pub fn partitions_past_retention(metadata: &Metadata, limit: usize) -> Vec<Parti
     if !metadata.knows_retention() {
         return Vec::new();
     }
-    let now_ms = metadata.reached_ms();
     let of_topic = |topic: &Topic| {
         let (id, retention) = (topic.id, topic.config.retention());
         let lets_go = |partition: &&Partition| {
             let may = !retention.is_for_ever() || partition.has_deleted();
-            may && verdict(partition, &retention, now_ms).below_number > partition.trimmed_below
+            may && verdict(metadata, partition, &retention).below_number > partition.trimmed_below
         };
         let past: Vec<_> = topic.partitions.iter().filter(lets_go).map(|found| found.index).collect();
         past.into_iter().map(move |partition| PartitionPlace { topic: id, partition })

@@ -320,7 +320,7 @@ fn kept_view(metadata: &Metadata, route: &TopicRoute, partition: &Partition) -> 
         log_start: partition.log_start().0,
         sealed_segments: sealed.clone().count() as u64,
         sealed_bytes: sealed.filter_map(|segment| segment.contents).map(|contents| contents.bytes).sum(),
-        kept: verdict(partition, &route.retention, metadata.reached_ms()).kept,
+        kept: verdict(metadata, partition, &route.retention).kept,
     }
 }
 

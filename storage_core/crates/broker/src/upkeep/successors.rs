@@ -47,14 +47,15 @@ fn awaited<'a>(copies: &Copies, metadata: &'a Metadata) -> Vec<&'a Segment> {
     if !metadata.knows_retention() {
         return Vec::new();
     }
-    let (now_ms, me) = (metadata.reached_ms(), copies.table().replica());
+    let me = copies.table().replica();
     let of_topic = |topic: &'a walrus_metadata::Topic| {
         let retention = topic.config.retention();
         topic.partitions.iter().filter_map(move |partition| {
             let open = partition.segments.last()?;
             let is_mine = open.descriptor.replicas.contains(&me) && !open.begun.contains(&me);
             let may = partition.has_deleted() || !retention.is_for_ever();
-            let is_awaited = is_mine && may && verdict(partition, &retention, now_ms).kept == Kept::Successor;
+            let is_awaited =
+                is_mine && may && verdict(metadata, partition, &retention).kept == Kept::Successor;
             is_awaited.then_some(open)
         })
     };

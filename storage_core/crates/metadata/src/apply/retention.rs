@@ -36,13 +36,12 @@ pub(super) fn expire(
     places: &[PartitionPlace],
     version: u64,
 ) -> Result<Answer, CommandRejection> {
-    let now_ms = metadata.reached_ms();
     for PartitionPlace { topic, partition } in places {
         let Some(retention) = metadata.topics.get(topic).map(|found| found.config.retention()) else {
             continue;
         };
         let Ok(found) = find_partition(metadata, *topic, *partition) else { continue };
-        let below_number = verdict(found, &retention, now_ms).below_number;
+        let below_number = verdict(metadata, found, &retention).below_number;
         if below_number > found.trimmed_below {
             partition_mut(metadata, *topic, *partition)?.drop_below(below_number, version);
         }

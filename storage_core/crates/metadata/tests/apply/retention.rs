@@ -87,7 +87,7 @@ fn expire(metadata: &mut Metadata, topic: TopicId) {
 
 fn kept(metadata: &Metadata, topic: TopicId) -> Kept {
     let retention = metadata.topics[&topic].config.retention();
-    verdict(partition(metadata, topic), &retention, metadata.reached_ms()).kept
+    verdict(metadata, partition(metadata, topic), &retention).kept
 }
 
 #[test]
@@ -163,6 +163,18 @@ fn the_last_sealed_segment_stays_until_a_quorum_has_the_log_behind_it() {
     seal_with(&mut metadata, topic, 30, 1);
     expire(&mut metadata, topic);
     assert_eq!(left(&metadata, topic), [2, 3], "the next one is asked anew");
+}
+
+#[test]
+fn a_disk_that_is_lost_has_not_begun_the_segment_behind_the_last_sealed_one() {
+    let (mut metadata, topic) = with_topic();
+    seal_with(&mut metadata, topic, 10, 1);
+    set(&mut metadata, topic, "retention.ms", "1000");
+    begin(&mut metadata, topic, 2);
+    let ReplicaRef { node, disk } = last_segment(&metadata, topic).replicas[1];
+    run(&mut metadata, Command::RemoveNode { node, disk, lost: true, replaced_by: None }).expect("a member");
+    expire(&mut metadata, topic);
+    assert_eq!((left(&metadata, topic), kept(&metadata, topic)), (vec![0, 1], Kept::Successor));
 }
 
 #[test]
@@ -310,7 +322,8 @@ proptest! {
         }
         partition.start = Offset(start);
         let retention = Retention { age_ms, bytes, archived };
-        let Verdict { below_number, kept } = verdict(&partition, &retention, now_ms);
+        metadata.nodes.values_mut().for_each(|node| node.clock_ms = now_ms);
+        let Verdict { below_number, kept } = verdict(&metadata, &partition, &retention);
         prop_assert_eq!(below_number, naive(&partition, &retention, now_ms));
         let open = partition.segments.last().expect("open").descriptor.number;
         prop_assert_eq!(kept == Kept::Open, below_number == open);
