@@ -25,7 +25,6 @@ SETTINGS = {"retention.ms": int(KEPT_S * 1_000), "walrus.segment.entries": 500}
 WINDOW = 32
 PAUSE_S = 0.02
 WAIT_MS = 300
-RETRY_S = 0.1
 DELIVERY_TIMEOUT_MS = 300_000
 EMPTIED_TIMEOUT_S = 120.0
 AGAIN_RECORDS = 20
@@ -158,8 +157,8 @@ def _follow(state: Vanishing, bootstrap: str, ended: threading.Event) -> None:
                 start = refusal.start if refusal.start is not None else offset
                 state.check_start(offset, start, time.monotonic())
                 offset = max(offset + 1, start)
-            except errors.RetryableError:
-                ended.wait(RETRY_S)
+            except errors.RetryableError:  # the client has tried for long, and tries again
+                continue
 
 
 def _make_again(state: Vanishing, bootstrap: str, gate: Gate, over: threading.Event) -> None:
@@ -191,8 +190,8 @@ def _until_done(step: Callable[[], object], *, done: type[errors.WalrusError] | 
         try:
             step()
             return
-        except errors.RetryableError:
-            time.sleep(RETRY_S)
+        except (errors.RetryableError, errors.OutcomeUnknown):  # the client has tried for long, and tries again
+            continue
         except errors.WalrusError as refusal:
             if done is None or not isinstance(refusal, done):
                 raise

@@ -213,6 +213,20 @@ mod tests {
         assert_eq!(other.pending_copies(), []);
     }
 
+    /// What was sealed before all members knew retention was not asked for then.
+    #[test]
+    fn what_segments_hold_is_asked_for_once_the_metadata_take_it() {
+        let mut holdings = Holdings::new(replica(1));
+        let mut listed = metadata(&[(0, CopyState::Verified, 1)]);
+        holdings.update(&listed);
+        let held = holdings.pending_copies()[0];
+        assert!(!held.wants_contents);
+        holdings.mark_found(&held);
+        listed.level = walrus_metadata::LEVEL;
+        holdings.update(&listed);
+        assert!(matches!(holdings.pending_copies()[..], [HeldCopy { wants_contents: true, .. }]));
+    }
+
     #[test]
     fn a_segment_is_found_by_what_is_held_of_it() {
         let metadata = metadata(&[(3, CopyState::Verified, 1), (4, CopyState::Verified, 1)]);
