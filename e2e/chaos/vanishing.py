@@ -136,7 +136,7 @@ def _produce(state: Vanishing, bootstrap: str, gate: Gate, over: threading.Event
             gate.passed(over)
             window = range(state.acked, state.acked + WINDOW)
             state.sent_s.extend(time.monotonic() for _ in window)
-            made_ms = time.time_ns() // 1_000_000  # of this clock, for that of the broker which takes it may be wrong
+            made_ms = time.time_ns() // 1_000_000  # this clock counts: that of the broker which takes it may be wrong
             values = [value_of(PRODUCER, sequence) for sequence in window]
             sent = [producer.send(value, partition=0, timestamp_ms=made_ms) for value in values]
             for delivery in sent:
