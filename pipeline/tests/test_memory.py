@@ -32,6 +32,35 @@ first = rounds()
 print(rounds() - first)
 """
 
+# As many pages in each of eight threads, all at a time, and then none. What is still there was kept.
+_THREADS = """
+import ctypes, resource, threading
+{before}
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+have_theirs = threading.Barrier(8)
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+def hold():
+    pages = [libc.malloc(4 << 20) for _ in range(6)]
+    for page in pages:
+        ctypes.memset(page, 1, 4 << 20)
+    have_theirs.wait()
+    for page in pages:
+        libc.free(page)
+
+first = resident()
+threads = [threading.Thread(target=hold) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(resident() - first)
+"""
+
 
 def resident_bytes_of_workers():
     """The largest of the processes in which Spark runs Python."""
@@ -78,11 +107,18 @@ def test_a_worker_that_reads_ten_million_rows_takes_no_more_memory_than_for_one_
     assert peaks[1] - peaks[0] < 64 << 20
 
 
-def faults(before: str) -> int:
-    script = _ROUNDS.format(before=before)
+def printed(script: str) -> int:
+    script = script.format(before="from pyspark_walrus.memory import keep_freed_memory; keep_freed_memory()")
     return int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
 
 
 def test_memory_of_pages_that_were_read_is_used_again_and_not_mapped_anew() -> None:
     """A tenth of all that a task took went into pages of memory that the task before had given back."""
-    assert faults("from pyspark_walrus.memory import keep_freed_memory; keep_freed_memory()") < 100
+    faults = printed(_ROUNDS)
+    assert faults < 100
+
+
+def test_threads_that_had_memory_at_a_time_do_not_keep_it_each_for_itself() -> None:
+    """A worker kept 64 MiB for each of its threads, so that some took twice the memory of others."""
+    kept = printed(_THREADS)
+    assert kept < 80 << 20

@@ -9,21 +9,24 @@ from typing import Final
 # Parameters of glibc's mallopt(3).
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
 # The most that glibc takes; pages and columns are smaller.
 _ALLOCATED_MAX: Final = 32 << 20
-# Each arena holds the pages of one task that are here at a time, and the columns made of them.
+# The pages of one task that are here at a time, and the columns made of them, take less.
 _KEPT_MAX: Final = 64 << 20
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Has glibc keep the memory of one page for the next, at most 64 MiB in each arena.
+    """Has glibc keep the memory of one page for the next, at most 64 MiB in all.
 
     What is given back to the kernel comes again page by page, and each of them is cleared and mapped at its first use.
-    Other C libraries do as they like.
+    glibc has an arena for each thread that meets another one, up to eight for each processor, and each arena keeps as
+    much for itself. So there shall be one only. Other C libraries do as they like.
     """
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)
         mallopt(_MMAP_THRESHOLD, _ALLOCATED_MAX)
         mallopt(_TRIM_THRESHOLD, _KEPT_MAX)
 
