@@ -13,6 +13,7 @@ import pytest
 from node_process import NodeProcess
 from waiting import wait_until
 from walrus_client import Client, KeptReason, SettingEffect, SettingSource, errors
+from walrus_client.admin import AdminClient
 from walrus_client.transport import DELETE_TOPIC
 from walrus_client.v1 import log_pb2
 
@@ -43,7 +44,7 @@ def wait_for_settings(node: NodeProcess) -> None:
 
         def is_taken() -> bool:
             try:
-                client.alter_topic("probe", {"retention.ms": -1})
+                client.alter_topic("probe", {"walrus.leaders": "rotate"})
             except errors.RejectedError:
                 return False
             return True
@@ -153,15 +154,57 @@ def test_settings_wait_until_every_node_knows_them(node: Make) -> None:
     restart(nodes[:2])
     with Client(address(nodes[0])) as client:
         with pytest.raises(errors.RejectedError, match=f"needs commands of level {LEVEL}"):
-            client.alter_topic("t", {"retention.ms": 1_000_000})
+            client.alter_topic("t", {"walrus.leaders": "sticky"})
         with pytest.raises(errors.RejectedError, match=f"needs commands of level {LEVEL}"):
-            client.create_topic("other", config={"retention.ms": 1_000_000})
+            client.create_topic("other", config={"walrus.leaders": "sticky"})
         assert client.describe_topic("t").version == 0
         assert [topic.name for topic in client.topics()] == ["t"]
     restart(nodes[2:])
     wait_for_settings(nodes[0])
     with Client(address(nodes[0])) as client:
-        assert client.alter_topic("t", {"retention.ms": 1_000_000}).value("retention.ms") == "1000000"
+        assert client.alter_topic("t", {"walrus.leaders": "sticky"}).value("walrus.leaders") == "sticky"
+
+
+def test_sticky_leaders_stay_until_they_are_away_and_copies_are_as_many_as_the_topic_says(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    sticky = {"walrus.leaders": "sticky", "walrus.segment.entries": 1}
+    with Client(",".join(map(address, nodes))) as client:
+
+        def leaders(topic: str) -> list[int]:
+            segments = [segment for partition in client.segments(topic) for segment in partition.segments]
+            return [segment.leader.id for segment in segments if segment.leader is not None]
+
+        client.create_topic("all")
+
+        def are_all_there() -> bool:
+            replicas = client.segments("all")[0].segments[-1].replicas
+            return [replica.alive for replica in replicas] == [True] * 3
+
+        wait_until("every node is there", are_all_there)
+        for name in ("a", "b", "c"):
+            client.create_topic(name, config=sticky)
+            for number in range(5):
+                client.append(name, [str(number).encode()])
+        led = {name: set(leaders(name)) for name in ("a", "b", "c")}
+        assert sorted(leader for own in led.values() for leader in own) == [1, 2, 3], "each node leads one, and kept it"
+
+        client.create_topic("one", config={"walrus.replication.factor": 1, "walrus.segment.entries": 1})
+        for number in range(3):
+            client.append("one", [str(number).encode()])
+        copies = [len(segment.replicas) for segment in client.segments("one")[0].segments]
+        assert set(copies) == {1}
+        client.alter_topic("one", {"walrus.replication.factor": 3})
+        wait_until("the open segment has three", lambda: len(client.segments("one")[0].segments[-1].replicas) == 3)
+        with AdminClient(f"127.0.0.1:{nodes[0].ports['admin']}") as admin:
+            wait_until("all copies are there", lambda: not admin.segments(under_replicated=True))
+
+        nodes[2].kill()
+        for name in led:
+            client.append(name, [b"5"])
+        last = {name: leaders(name)[-1] for name in led}
+        assert all(last[name] in own if own != {3} else last[name] in (1, 2) for name, own in led.items())
+        assert [record.value for record in client.read("one")] == [b"0", b"1", b"2"]
 
 
 def test_a_short_retention_empties_a_topic_and_until_then_it_says_why_it_is_still_there(node: Make) -> None:

@@ -39,8 +39,12 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
     let nodes = metadata.nodes.keys().map(|node| (*node, Load::default())).collect();
     let replication = metadata.replication;
     let mut census = Census { nodes, under_replicated: 0, spare_nodes: None, replication };
-    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
-    for segment in partitions.flat_map(|partition| &partition.segments) {
+    let segments = metadata.topics.values().flat_map(|topic| {
+        let factor = topic.config.replication(replication).factor;
+        let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
+        segments.map(move |segment| (segment, segment.copies_wanted(factor)))
+    });
+    for (segment, wanted) in segments {
         let leader = segment.descriptor.leader;
         let leads = matches!(segment.state, SegmentState::Open)
             && metadata.nodes.get(&leader.node).is_some_and(|node| node.process == leader.process);
@@ -69,7 +73,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
             .readable_on()
             .filter(|replica| metadata.is_here(*replica) && alive.contains(&replica.node))
             .count();
-        census.under_replicated += u64::from(there < replication.factor as usize);
+        census.under_replicated += u64::from(there < wanted);
         let needed = if is_sealed { 1 } else { segment.quorum() };
         let spare = u32::try_from(there.saturating_sub(needed)).unwrap_or(u32::MAX);
         census.spare_nodes = Some(census.spare_nodes.map_or(spare, |least| least.min(spare)));

@@ -7,10 +7,10 @@ use crate::answer::Answer;
 use crate::command::{Command, Found};
 use crate::rejection::CommandRejection;
 use crate::state::{FIRST_LEVEL, Metadata};
-use crate::topic_config::RETENTION_SETTINGS;
+use crate::topic_config::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 
 /// The highest level that this version knows.
-pub const LEVEL: u32 = 6;
+pub const LEVEL: u32 = 7;
 /// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
@@ -23,6 +23,8 @@ pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 const TOPIC_CONFIG_LEVEL: u32 = 5;
 /// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
 const RETENTION_LEVEL: u32 = 6;
+/// Level from which topics say how many copies they have and whether their leaders stay.
+const PLACEMENT_LEVEL: u32 = 7;
 
 impl Command {
     /// The level that a cluster must have reached before this command may be proposed.
@@ -53,9 +55,13 @@ impl Command {
 }
 
 /// Level from which all members know these settings of topics.
-fn level_of_settings<'a>(mut names: impl Iterator<Item = &'a String>) -> u32 {
-    let is_of_retention = |name: &String| RETENTION_SETTINGS.contains(&name.as_str());
-    if names.any(is_of_retention) { RETENTION_LEVEL } else { TOPIC_CONFIG_LEVEL }
+fn level_of_settings<'a>(names: impl Iterator<Item = &'a String>) -> u32 {
+    let level = |name: &String| match name.as_str() {
+        name if PLACEMENT_SETTINGS.contains(&name) => PLACEMENT_LEVEL,
+        name if RETENTION_SETTINGS.contains(&name) => RETENTION_LEVEL,
+        _ => TOPIC_CONFIG_LEVEL,
+    };
+    names.map(level).max().unwrap_or(TOPIC_CONFIG_LEVEL)
 }
 
 impl Metadata {

@@ -12,6 +12,7 @@ mod cluster_config;
 mod command;
 mod creations;
 mod expiry;
+mod leads;
 mod levels;
 mod listing;
 mod lost;

@@ -100,14 +100,21 @@ pub fn segments(metadata: &Metadata, filter: &SegmentFilter, alive: &BTreeSet<No
         .flat_map(|(org, names)| names.iter().map(move |(name, topic)| (format!("{org}/{name}"), topic)));
     let topics = by_name.filter(|(name, _)| filter.topic.as_ref().is_none_or(|topic| topic == name));
     let lines = topics.flat_map(|(name, topic)| {
-        let partitions = metadata.topics.get(topic).into_iter().flat_map(|topic| &topic.partitions);
+        let found = metadata.topics.get(topic);
+        let factor = found.map_or(0, |topic| topic.config.replication(metadata.replication).factor);
+        let partitions = found.into_iter().flat_map(|topic| &topic.partitions);
         let segments = partitions.flat_map(|partition| &partition.segments);
-        segments.map(move |segment| line(metadata, &name, segment, alive))
+        segments.map(move |segment| line(metadata, &name, (segment, factor), alive))
     });
     lines.filter(|line| !filter.under_replicated || line.under_replicated).take(filter.limit).collect()
 }
 
-fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<NodeId>) -> SegmentLine {
+fn line(
+    metadata: &Metadata,
+    topic: &str,
+    (segment, factor): (&Segment, u32),
+    alive: &BTreeSet<NodeId>,
+) -> SegmentLine {
     let descriptor = &segment.descriptor;
     let is_alive = |replica: ReplicaRef| metadata.is_here(replica) && alive.contains(&replica.node);
     let (state, end_offset) = match &segment.state {
@@ -140,6 +147,6 @@ fn line(metadata: &Metadata, topic: &str, segment: &Segment, alive: &BTreeSet<No
         base_offset: descriptor.base_offset.map_or(0, |base| base.0),
         end_offset,
         copies: segment.stored_on().chain(lost).map(copy).collect(),
-        under_replicated: there < metadata.replication.factor as usize,
+        under_replicated: there < segment.copies_wanted(factor),
     }
 }

@@ -1,5 +1,5 @@
-//! The choice of who leads and who stores the next segment: leaders take turns among healthy nodes, and n distinct nodes
-//! store it. Pure.
+//! The choice of who leads and who stores the next segment: leaders take turns among healthy nodes, or stay where they are and are
+//! spread evenly, as the topic wants it; and n distinct nodes store it. Pure.
 
 use walrus_model::{
     AttemptId, Ballot, Descriptor, Epoch, LeaderRef, NodeId, Offset, ReplicaRef, Replication, SegmentId,
@@ -15,7 +15,8 @@ use crate::topic_config::TopicConfig;
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// Descriptor of the first segment of a partition of a new topic, of a topic with these settings; `None` when fewer than w nodes
-/// are healthy. Topics spread over the nodes by their uuid, partitions of a topic in turn.
+/// are healthy. The partitions of a topic spread over the nodes in turn, beginning with a node that follows from the topic's uuid,
+/// or, where leaders stay, with the one that leads fewest.
 #[must_use]
 pub fn first_descriptor(
     metadata: &Metadata,
@@ -24,9 +25,13 @@ pub fn first_descriptor(
     present: &Present,
 ) -> Option<Descriptor> {
     let view = View { metadata, avoid: &[], present };
-    let healthy: Vec<&Node> = metadata.nodes.values().filter(|node| view.is_healthy(node)).collect();
-    let place = topic.as_u128().wrapping_add(u128::from(partition)).checked_rem(healthy.len() as u128)?;
-    let leader = healthy.into_iter().nth(usize::try_from(place).ok()?)?;
+    let mut healthy: Vec<&Node> = metadata.nodes.values().filter(|node| view.is_healthy(node)).collect();
+    let first = topic.as_u128().checked_rem(healthy.len() as u128)?;
+    healthy.rotate_left(usize::try_from(first).ok()?);
+    if config.has_sticky_leaders() {
+        healthy.sort_by_key(|node| metadata.leads.of(node.id)); // the sort is stable, so the ring's order stays
+    }
+    let leader = healthy.get(usize::try_from(partition).ok()? % healthy.len())?;
     let replication = config.replication(metadata.replication);
     let replicas = view.replica_set(leader, replication)?;
     Some(Descriptor {
@@ -44,8 +49,8 @@ pub fn first_descriptor(
 }
 
 /// Descriptor of the segment that follows the partition's last one, its base not known yet: led by the next healthy
-/// node after the present leader in order of ids, leaving out `avoid`. Internal topics stay with their leader while it
-/// is healthy and not avoided. `None` when no leader is left, fewer than w nodes are healthy, or the partition does not
+/// node after the present leader in order of ids, leaving out `avoid`. Where leaders stay it is the present one while that
+/// is healthy and not avoided, else the one that leads fewest partitions. `None` when no leader is left, fewer than w nodes are healthy, or the partition does not
 /// exist.
 #[must_use]
 pub fn successor(
@@ -106,7 +111,7 @@ pub fn reason_to_roll(
     let now = &open.descriptor.replicas;
     let leave_now = leaving(now);
     let wanted = in_topic.config.replication(metadata.replication);
-    let is_raised = in_topic.config.sets_quorum() && open.descriptor.write_quorum < wanted.write_quorum;
+    let is_raised = in_topic.config.sets_replication() && open.descriptor.write_quorum < wanted.write_quorum;
     if leave_now == 0 && now.len() >= wanted.factor as usize && !is_raised {
         return None; // nearly always
     }
@@ -139,9 +144,16 @@ impl<'a> View<'a> {
     ) -> Option<Descriptor> {
         let last = &partition.segments.last()?.descriptor;
         let candidates = || self.metadata.nodes.values().filter(|node| self.is_preferred(node));
-        let stays = candidates().find(|node| topic.internal && node.id == last.leader.node);
-        let next = || candidates().find(|node| node.id > last.leader.node);
-        let leader = stays.or_else(next).or_else(|| candidates().next())?;
+        let ring = || {
+            let behind = candidates().filter(|node| node.id > last.leader.node);
+            behind.chain(candidates().filter(|node| node.id <= last.leader.node))
+        };
+        let leader = if topic.has_standing_leaders() {
+            let stays = candidates().find(|node| node.id == last.leader.node);
+            stays.or_else(|| ring().min_by_key(|node| self.metadata.leads.of(node.id)))?
+        } else {
+            ring().next()?
+        };
         let replication = topic.config.replication(self.metadata.replication);
         let replicas = self.replica_set(leader, replication)?;
         Some(Descriptor {

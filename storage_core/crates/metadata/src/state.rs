@@ -12,6 +12,7 @@ use walrus_model::{
 
 use crate::cluster_config::ClusterConfig;
 use crate::creations::Creations;
+use crate::leads::Leads;
 use crate::organisation::{DEFAULT_ORG, Organisation};
 use crate::recent::Recent;
 use crate::retention::Contents;
@@ -71,6 +72,9 @@ pub struct Metadata {
     /// Counts of `topics`, which a snapshot does not have: they are taken when it is read.
     #[serde(skip)]
     pub(crate) sizes: Sizes,
+    /// The leaders of `topics` that stay, counted likewise.
+    #[serde(skip)]
+    pub(crate) leads: Leads,
 }
 
 /// A broker. Identity is `disk`; an emptied disk is another node.
@@ -215,7 +219,26 @@ pub struct Partition {
     pub version: u64,
 }
 
+impl Topic {
+    /// Whether the leader of one segment leads the next one as well, where it can.
+    #[must_use]
+    pub fn has_standing_leaders(&self) -> bool {
+        self.internal || self.config.has_sticky_leaders()
+    }
+
+    /// The leader of each partition, where they stay.
+    pub(crate) fn standing_leaders(&self) -> impl Iterator<Item = NodeId> {
+        let standing: &[Partition] = if self.has_standing_leaders() { &self.partitions } else { &[] };
+        standing.iter().filter_map(Partition::leader)
+    }
+}
+
 impl Partition {
+    /// The node that leads its last segment, or led it.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        self.segments.last().map(|last| last.descriptor.leader.node)
+    }
+
     /// The first offset that can be read.
     #[must_use]
     pub fn log_start(&self) -> Offset {
@@ -286,9 +309,10 @@ pub struct Segment {
 impl Metadata {
     /// Counts all topics anew.
     pub(crate) fn count_topics(&mut self) {
-        self.sizes = Sizes::default();
+        (self.sizes, self.leads) = <_>::default();
         for topic in self.topics.values() {
             self.sizes.add(&topic.org, topic.partitions.len());
+            topic.standing_leaders().for_each(|node| self.leads.add(node));
         }
     }
 
@@ -315,6 +339,11 @@ impl Segment {
             if sealed { (&self.copies, &[]) } else { (&[], &self.descriptor.replicas) };
         let stored = copies.iter().filter(|copy| copy.state != CopyState::Lost);
         stored.map(|copy| copy.replica).chain(replicas.iter().copied())
+    }
+
+    /// The number of copies that there should be where the topic wants `factor`: never fewer than had to acknowledge its records.
+    pub(crate) fn copies_wanted(&self, factor: u32) -> usize {
+        factor.max(self.descriptor.write_quorum) as usize
     }
 
     /// Whether no node has all of it: a holder has asked all nodes in vain, and no other is listed that could have it.

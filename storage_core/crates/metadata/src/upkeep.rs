@@ -1,7 +1,7 @@
 //! How copies of sealed segments come back to n: which copies to make, and which to give up. Pure: one look takes a state
 //! and who is there and answers changes; the next look sees what came of them.
 //!
-//! A segment is whole with n verified copies on nodes that stay. A node stays unless it is drained, its disk is gone, or
+//! A segment is whole with n verified copies, of its topic's n, on nodes that stay. A node stays unless it is drained, its disk is gone, or
 //! it was silent for longer than the grace. What may be given up must have been made elsewhere before: w verified copies
 //! stay in any case.
 
@@ -12,7 +12,7 @@ use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId, TopicId};
 
 use crate::command::Command;
 use crate::presence::Present;
-use crate::state::{CopyState, Metadata, Node, NodeState, Partition, Segment, SegmentState};
+use crate::state::{CopyState, Metadata, Node, NodeState, Segment, SegmentState};
 
 /// Limit on the changes of one look; the next look is soon.
 const CHANGES_MAX: usize = 256;
@@ -71,10 +71,14 @@ impl CopyChange {
 #[must_use]
 pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
     let mut look = Look::new(metadata, present);
-    let mut wanting: Vec<(usize, &Segment)> = Vec::new();
+    let mut wanting: Vec<(usize, &Segment, usize)> = Vec::new();
     let mut progress = Progress::default();
-    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
-    for segment in partitions.flat_map(|partition: &Partition| &partition.segments) {
+    let segments = metadata.topics.values().flat_map(|topic| {
+        let factor = topic.config.replication(metadata.replication).factor;
+        let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
+        segments.map(move |segment| (segment, segment.copies_wanted(factor)))
+    });
+    for (segment, wanted) in segments {
         if !matches!(segment.state, SegmentState::Sealed(_)) {
             continue;
         }
@@ -82,18 +86,18 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
         if segment.is_lost() {
             progress.lost += 1;
         } else {
-            progress.under_replicated += u64::from(copies.verified.len() < look.factor);
+            progress.under_replicated += u64::from(copies.verified.len() < wanted);
             progress.without_copy += u64::from(copies.verified.is_empty());
         }
         progress.moving += copies.filling as u64;
         progress.damaged += copies.damaged.len() as u64;
-        if copies.verified.len() != look.factor || copies.is_untidy() {
-            wanting.push((copies.verified.len(), segment));
+        if copies.verified.len() != wanted || copies.is_untidy() {
+            wanting.push((copies.verified.len(), segment, wanted));
         }
     }
     look.moves_left = look.moves_max.saturating_sub(usize::try_from(progress.moving).unwrap_or(usize::MAX));
-    wanting.sort_by_key(|(verified, _)| *verified); // the sort is stable, so topics and numbers stay in order
-    let changes = wanting.into_iter().filter_map(|(_, segment)| look.change(segment));
+    wanting.sort_by_key(|(verified, ..)| *verified); // the sort is stable, so topics and numbers stay in order
+    let changes = wanting.into_iter().filter_map(|(_, segment, wanted)| look.change(segment, wanted));
     let changes = changes.take(CHANGES_MAX).collect();
     Upkeep { changes, progress }
 }
@@ -129,7 +133,6 @@ struct Look<'a> {
     staying: BTreeSet<DiskId>,
     /// Nodes that can be given copies now: by disk, how many they have or will have.
     takers: BTreeMap<DiskId, (ReplicaRef, u64)>,
-    factor: usize,
     moves_max: usize,
     moves_left: usize,
 }
@@ -157,14 +160,7 @@ impl<'a> Look<'a> {
                 *held += 1;
             }
         }
-        Self {
-            metadata,
-            staying,
-            takers,
-            factor: metadata.replication.factor as usize,
-            moves_max: metadata.config.copies_moves_max(),
-            moves_left: 0,
-        }
+        Self { metadata, staying, takers, moves_max: metadata.config.copies_moves_max(), moves_left: 0 }
     }
 
     fn sort(&self, segment: &Segment) -> Copies {
@@ -193,17 +189,17 @@ impl<'a> Look<'a> {
         copies
     }
 
-    fn change(&mut self, segment: &Segment) -> Option<CopyChange> {
+    fn change(&mut self, segment: &Segment, wanted: usize) -> Option<CopyChange> {
         let copies = self.sort(segment);
         // Where all copies are gone, a disk that lost its votes may still have the log, and only a node that is listed with a
         // copy looks for it. One such node is enough.
         let is_gone = copies.gone.len() == segment.copies.len();
         let added = match (copies.has_source, is_gone) {
-            (true, _) => self.add(segment, &copies, self.factor),
+            (true, _) => self.add(segment, &copies, wanted),
             (false, true) => self.add(segment, &copies, 1),
             (false, false) => Vec::new(),
         };
-        let given_up = if added.is_empty() { self.give_up(segment, copies) } else { Vec::new() };
+        let given_up = if added.is_empty() { self.give_up(segment, wanted, copies) } else { Vec::new() };
         if added.is_empty() && given_up.is_empty() {
             return None;
         }
@@ -234,13 +230,13 @@ impl<'a> Look<'a> {
 
     /// The copies to give up: those on disks that are gone, and those that are not needed any more because they are on
     /// drained nodes, damaged or too many.
-    fn give_up(&mut self, segment: &Segment, copies: Copies) -> Vec<ReplicaRef> {
+    fn give_up(&mut self, segment: &Segment, wanted: usize, copies: Copies) -> Vec<ReplicaRef> {
         let Copies { verified, filling, damaged, drained, gone, .. } = copies;
         let enough = verified.len() >= segment.descriptor.write_quorum as usize;
         let holders: BTreeSet<NodeId> = segment.copies.iter().map(|copy| copy.replica.node).collect();
         let has_taker = self.takers.values().any(|(replica, _)| !holders.contains(&replica.node));
         // More is not to be had: n copies are verified, or none is being made and no node is left that could take one.
-        let is_complete = verified.len() >= self.factor || (filling == 0 && !has_taker);
+        let is_complete = verified.len() >= wanted || (filling == 0 && !has_taker);
         let mut given_up = Vec::new();
         if segment.copies.len() > gone.len() {
             given_up.extend(gone);
@@ -250,7 +246,7 @@ impl<'a> Look<'a> {
             given_up.extend(damaged);
         }
         let are_alive = verified.iter().all(|replica| self.takers.contains_key(&replica.disk));
-        if enough && verified.len() > self.factor && are_alive {
+        if enough && verified.len() > wanted && are_alive {
             let held = |replica: &&ReplicaRef| self.takers.get(&replica.disk).map(|(_, held)| *held);
             given_up.extend(verified.iter().max_by_key(held));
         }

@@ -266,6 +266,12 @@ impl World {
         self.run(Command::SetNodeState { node, process, state }).expect("its own");
     }
 
+    /// Has the topic want so many copies.
+    fn set_factor(&mut self, factor: u32) {
+        let set = [("walrus.replication.factor".to_owned(), factor.to_string())].into();
+        self.run(Command::AlterTopic { topic: TOPIC, set, unset: BTreeSet::new() }).expect("sound");
+    }
+
     fn lose(&mut self, node: NodeId) {
         let disk = self.metadata.nodes[&node].disk;
         self.up.remove(&node);
@@ -282,6 +288,25 @@ fn three_of(nodes: u32) -> World {
     world.finish_upkeep();
     assert_eq!(upkeep(&world.metadata, &world.present()).progress, walrus_metadata::Progress::default());
     world
+}
+
+#[test]
+fn the_copies_of_a_topic_come_to_its_own_number_but_never_below_their_quorum() {
+    let mut world = three_of(5);
+    for factor in [5, 3, 1] {
+        world.set_factor(factor);
+        world.finish_upkeep();
+        assert_eq!(upkeep(&world.metadata, &world.present()).progress, walrus_metadata::Progress::default());
+        for segment in world.sealed() {
+            assert_eq!(segment.copies.len(), factor.max(segment.descriptor.write_quorum) as usize);
+        }
+        let census = walrus_metadata::census(&world.metadata, &world.present().alive);
+        assert_eq!(census.under_replicated, 0);
+    }
+    world.set_factor(9);
+    world.finish_upkeep();
+    let progress = upkeep(&world.metadata, &world.present()).progress;
+    assert_eq!(progress.under_replicated, world.sealed().len() as u64, "there are but five nodes");
 }
 
 fn holders(world: &World) -> Vec<BTreeSet<NodeId>> {
@@ -441,6 +466,7 @@ enum Step {
     Lose(u8),
     Join,
     Damage(u8, u8),
+    Factor(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -456,6 +482,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(Step::Lose),
         2 => Just(Step::Join),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(segment, copy)| Step::Damage(segment, copy)),
+        1 => (2..5u32).prop_map(Step::Factor),
     ]
 }
 
@@ -504,6 +531,7 @@ impl World {
                     self.disks.insert((segment.descriptor.id, copy.replica.disk), Found::Damaged);
                 }
             }
+            Step::Factor(factor) => self.set_factor(*factor),
             Step::Lose(_) | Step::Join => {}
         }
     }
@@ -516,6 +544,7 @@ proptest! {
     fn whatever_happens_the_cluster_is_whole_again_once_all_nodes_are_back(
         nodes in 3..6u8,
         moves_max in 1..5u64,
+        factor in 2..5u32,
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let mut world = World::new(nodes.into(), Replication::DEFAULT, moves_max);
@@ -528,21 +557,25 @@ proptest! {
             world.drain(*node, false);
             world.fill(*node, false);
         }
-        while world.up.len() < 3 {
+        world.set_factor(factor);
+        let factor = factor as usize;
+        while world.up.len() < factor {
             world.take(&Step::Join);
         }
         world.pass(1);
         world.finish_upkeep();
+        // What had to acknowledge a segment's records is never given up.
+        let wanted = |segment: &Segment| factor.max(segment.descriptor.write_quorum as usize);
         for segment in world.sealed() {
-            prop_assert_eq!(world.verified(&segment), 3, "{:?}", &segment.copies);
-            prop_assert_eq!(segment.copies.len(), 3, "{:?}", &segment.copies);
+            prop_assert_eq!(segment.copies.len(), wanted(&segment), "{:?}", &segment.copies);
+            prop_assert_eq!(world.verified(&segment), wanted(&segment), "{:?}", &segment.copies);
         }
-        prop_assert_eq!(world.open().descriptor.replicas.len(), 3);
+        prop_assert!(world.open().descriptor.replicas.len() >= factor);
 
-        if let Some(drained) = pick(world.up.clone(), nodes).filter(|_| world.up.len() > 3) {
+        if let Some(drained) = pick(world.up.clone(), nodes).filter(|_| world.up.len() > factor.max(3)) {
             world.drain(drained, true);
             world.finish_upkeep();
-            prop_assert!(holders(&world).iter().all(|held| !held.contains(&drained) && held.len() == 3));
+            prop_assert!(holders(&world).iter().all(|held| !held.contains(&drained) && held.len() >= factor));
             let open = world.open().descriptor.clone();
             prop_assert!(open.replicas.iter().all(|replica| replica.node != drained), "{:?}", open);
         }

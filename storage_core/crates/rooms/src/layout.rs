@@ -140,6 +140,7 @@ pub const METADATA: Layout = Layout {
         ("upkeep.rs", "rules"),
         ("answer.rs", "ground"),
         ("creations.rs", "ground"),
+        ("leads.rs", "ground"),
         ("organisation.rs", "ground"),
         ("retention.rs", "ground"),
         ("rolling.rs", "ground"),

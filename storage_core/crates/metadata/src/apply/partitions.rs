@@ -18,7 +18,24 @@ pub(super) fn find_partition(
     found.partitions.get(index).ok_or(CommandRejection::UnknownPartition { topic, partition })
 }
 
-/// The same, to be changed.
+/// Changes the partition that a command names, in a way that may give it another leader.
+pub(super) fn with_partition<T>(
+    metadata: &mut Metadata,
+    (topic, partition): (TopicId, u32),
+    change: impl FnOnce(&mut Partition) -> Result<T, CommandRejection>,
+) -> Result<T, CommandRejection> {
+    let found = partition_mut(metadata, topic, partition)?;
+    let before = found.leader();
+    let outcome = change(found);
+    let after = found.leader();
+    if before != after && metadata.topics.get(&topic).is_some_and(|topic| topic.has_standing_leaders()) {
+        before.into_iter().for_each(|node| metadata.leads.remove(node));
+        after.into_iter().for_each(|node| metadata.leads.add(node));
+    }
+    outcome
+}
+
+/// The same, to be changed; its leader stays.
 pub(super) fn partition_mut(
     metadata: &mut Metadata,
     topic: TopicId,

@@ -67,12 +67,15 @@ pub(super) fn alter_topic(
     unset: &BTreeSet<String>,
     version: u64,
 ) -> Result<Answer, CommandRejection> {
-    let found = metadata.topics.get_mut(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
+    let Metadata { topics, leads, .. } = metadata;
+    let found = topics.get_mut(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
     let mut config = found.config.clone();
     config.change(set, unset, version)?;
     let version = config.version;
     if config != found.config {
+        found.standing_leaders().for_each(|node| leads.remove(node));
         Arc::make_mut(found).config = config;
+        found.standing_leaders().for_each(|node| leads.add(node));
     }
     Ok(Answer::Config { version })
 }
@@ -150,6 +153,7 @@ fn add_topic(
     let partitions = (0..).zip(segments).map(partition).collect();
     let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, config, partitions };
     metadata.sizes.add(org, topic.partitions.len());
+    topic.standing_leaders().for_each(|node| metadata.leads.add(node));
     metadata.topics.insert(id, Arc::new(topic));
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
 }
@@ -218,6 +222,7 @@ fn is_topic_name(name: &str) -> bool {
 pub(super) fn delete_topic(metadata: &mut Metadata, topic: TopicId) -> Result<Answer, CommandRejection> {
     let removed = metadata.topics.remove(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
     metadata.sizes.remove(&removed.org, removed.partitions.len());
+    removed.standing_leaders().for_each(|node| metadata.leads.remove(node));
     if let Some(names) = metadata.names.get_mut(&removed.org) {
         names.remove(&removed.name);
         if names.is_empty() {

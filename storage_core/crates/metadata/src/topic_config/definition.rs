@@ -15,12 +15,17 @@ pub(super) const SEGMENT_BYTES: &str = "segment.bytes";
 pub(super) const SEGMENT_MS: &str = "segment.ms";
 pub(super) const SEGMENT_ENTRIES: &str = "walrus.segment.entries";
 pub(super) const FSYNC: &str = "walrus.fsync";
+pub(super) const REPLICATION_FACTOR: &str = "walrus.replication.factor";
+pub(super) const LEADERS: &str = "walrus.leaders";
 pub(super) const RETENTION_MS: &str = "retention.ms";
 pub(super) const RETENTION_BYTES: &str = "retention.bytes";
 pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
 
 /// The settings of a topic's retention, which came with a level of commands of their own.
 pub(crate) const RETENTION_SETTINGS: [&str; 3] = [RETENTION_MS, RETENTION_BYTES, RETENTION_ARCHIVED];
+
+/// The settings of a topic's copies and leaders, which came with a later one.
+pub(crate) const PLACEMENT_SETTINGS: [&str; 2] = [REPLICATION_FACTOR, LEADERS];
 
 /// A setting of a topic. Two are the same if their names are.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +73,8 @@ pub enum Fallback {
     NodeOption(&'static str),
     /// The write quorum of the cluster.
     WriteQuorum,
+    /// The number of copies of the cluster.
+    Factor,
 }
 
 /// When a change of a setting is in force.
@@ -96,6 +103,10 @@ const ANY: Values = whole(0, i64::MAX);
 const TEXT: Values = Values::Text(TEXT_BYTES_MAX);
 const BOOLEAN: Values = Values::OneOf(&["true", "false"]);
 
+/// Values of [`LEADERS`].
+const ROTATE: &str = "rotate";
+pub(super) const STICKY: &str = "sticky";
+
 const NO_INDEX: &str = "Segments have no index files: a block's directory is part of it.";
 const NO_FLUSH: &str = "An acknowledged record is on disks already.";
 const NO_TIERS: &str = "Segments are not moved to another storage.";
@@ -103,7 +114,7 @@ const NO_THROTTLE: &str = "The rate of copies is a setting of the cluster, `copi
 const AS_SENT: &str = "Batches stay as they were sent.";
 
 /// All settings, by name.
-pub const DEFINITIONS: [Definition; 28] = [
+pub const DEFINITIONS: [Definition; 30] = [
     shown("compression.gzip.level", whole(-1, 9), "-1", AS_SENT),
     shown("compression.lz4.level", whole(1, 17), "9", AS_SENT),
     shown(
@@ -200,6 +211,22 @@ pub const DEFINITIONS: [Definition; 28] = [
                not synced, `never` not at all. What is not synced a power failure may take, from all replicas at once.",
     },
     Definition {
+        name: LEADERS,
+        values: Values::OneOf(&[ROTATE, STICKY]),
+        default: Fallback::Value(ROTATE),
+        effect: Effect::NextSegment,
+        what: "Which node leads the next segment. `rotate`: another one each time. `sticky`: the same, \
+               unless that is away or drained; then the one that leads fewest such partitions.",
+    },
+    Definition {
+        name: REPLICATION_FACTOR,
+        values: whole(1, Replication::FACTOR_MAX as i64),
+        default: Fallback::Factor,
+        effect: Effect::NextSegment,
+        what: "Copies of each segment. Copies of sealed segments are made and given up in the background, but never so many that \
+               fewer are left than had acknowledged it. A larger number ends the open segment.",
+    },
+    Definition {
         name: RETENTION_ARCHIVED,
         values: BOOLEAN,
         default: Fallback::Value("false"),
@@ -217,7 +244,7 @@ pub const DEFINITIONS: [Definition; 28] = [
 
 /// Settings of Kafka, and of Walrus, that this version does not carry out: whoever sets one is told so, and does not wait in vain
 /// for what it should do.
-pub(super) const NOT_YET: [&str; 11] = [
+pub(super) const NOT_YET: [&str; 10] = [
     "cleanup.policy",
     "delete.retention.ms",
     "max.compaction.lag.ms",
@@ -226,7 +253,6 @@ pub(super) const NOT_YET: [&str; 11] = [
     "message.timestamp.type",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
-    "walrus.leaders",
     "walrus.retention.consumed",
     "walrus.retention.pinned",
 ];

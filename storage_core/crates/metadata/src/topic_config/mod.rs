@@ -11,12 +11,12 @@ use walrus_model::{FsyncSchedule, Replication};
 
 use crate::retention::Retention;
 use crate::rolling::Limits;
-pub(crate) use definition::RETENTION_SETTINGS;
 pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
 use definition::{
-    FSYNC, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, RETENTION_ARCHIVED, RETENTION_BYTES,
-    RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS,
+    FSYNC, LEADERS, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, REPLICATION_FACTOR, RETENTION_ARCHIVED,
+    RETENTION_BYTES, RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS, STICKY,
 };
+pub(crate) use definition::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 pub use problem::{SettingProblem, WrongSetting};
 
 /// The value of `segment.ms` where segments may be of any age.
@@ -160,12 +160,21 @@ impl TopicConfig {
         }
     }
 
-    /// The replication of the topic's next segment, where the cluster's is `cluster`. A quorum that the topic sets is at least a
-    /// majority: with a smaller one every replica would be needed to end a segment.
+    /// The replication of the topic's next segment, where the cluster's is `cluster`. Where the topic sets a part of it, the
+    /// quorum is at least a majority: with a smaller one every replica would be needed to end a segment.
     pub(crate) fn replication(&self, cluster: Replication) -> Replication {
-        let wanted = self.number(MIN_INSYNC_REPLICAS).and_then(|wanted| u32::try_from(wanted).ok());
-        let quorum = |wanted: u32| cluster.factor.min(wanted.max(cluster.factor / 2 + 1));
-        Replication { write_quorum: wanted.map_or(cluster.write_quorum, quorum), ..cluster }
+        if !self.sets_replication() {
+            return cluster;
+        }
+        let number = |name| self.number(name).and_then(|wanted| u32::try_from(wanted).ok());
+        let factor = number(REPLICATION_FACTOR).unwrap_or(cluster.factor);
+        let acknowledged = number(MIN_INSYNC_REPLICAS).unwrap_or(cluster.write_quorum);
+        Replication { factor, write_quorum: factor.min(acknowledged.max(factor / 2 + 1)) }
+    }
+
+    /// Whether the topic's next segment is led by the node that led the last one, where that can.
+    pub(crate) fn has_sticky_leaders(&self) -> bool {
+        self.values.get(LEADERS).is_some_and(|value| value == STICKY)
     }
 
     /// When replicas of the topic's next segment sync; `None`: as each node's store does.
@@ -173,9 +182,9 @@ impl TopicConfig {
         self.values.get(FSYNC)?.parse().ok()
     }
 
-    /// Whether the topic sets a quorum of its own.
-    pub(crate) fn sets_quorum(&self) -> bool {
-        self.values.contains_key(MIN_INSYNC_REPLICAS)
+    /// Whether the topic sets how many copies it has, or how many of them acknowledge.
+    pub(crate) fn sets_replication(&self) -> bool {
+        [MIN_INSYNC_REPLICAS, REPLICATION_FACTOR].iter().any(|name| self.values.contains_key(*name))
     }
 
     /// All settings as they are in force on a node, by name. `cluster` are the settings of the cluster; `node` are the limits of the
@@ -201,6 +210,7 @@ impl TopicConfig {
                 (None, Fallback::Value(value)) => (value.to_owned(), Source::BuiltIn),
                 (None, Fallback::NodeOption(_)) => (fsync.to_string(), Source::Node),
                 (None, Fallback::WriteQuorum) => (replication.write_quorum.to_string(), Source::Cluster),
+                (None, Fallback::Factor) => (replication.factor.to_string(), Source::Cluster),
                 (None, Fallback::ClusterSetting(key)) => {
                     let is_set = cluster.contains_key(key);
                     let source = if is_set { Source::Cluster } else { Source::Node };

@@ -4,6 +4,7 @@ mod cluster;
 mod envelopes;
 mod membership;
 mod organisations;
+mod placement;
 mod producers;
 mod random;
 mod retention;

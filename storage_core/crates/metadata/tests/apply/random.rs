@@ -6,13 +6,14 @@ use proptest::prelude::*;
 use walrus_metadata::{Command, Envelope, LEVEL, Metadata, SegmentState, apply, first_descriptor, successor};
 use walrus_model::{SegmentId, TopicId, Value};
 
-use crate::cluster::{cluster_of, envelope, everybody, last_segment, register, uuid, value};
+use crate::cluster::{cluster_of, envelope, everybody, last_segment, register, run, uuid, value};
 
 /// A step of the random test, in terms that always make sense; what it hits depends on the state.
 #[derive(Clone, Debug)]
 enum Step {
     Register(u128),
-    Create(u8),
+    Create(u8, bool),
+    Sticky(u8, bool),
     Delete(u8),
     BeginRoll(u8),
     Seal(u8, u64),
@@ -24,7 +25,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (1..6u128).prop_map(Step::Register),
-        2 => (0..4u8).prop_map(Step::Create),
+        2 => (0..4u8, any::<bool>()).prop_map(|(topic, sticky)| Step::Create(topic, sticky)),
+        1 => (0..4u8, any::<bool>()).prop_map(|(topic, sticky)| Step::Sticky(topic, sticky)),
         1 => (0..4u8).prop_map(Step::Delete),
         3 => (0..4u8).prop_map(Step::BeginRoll),
         6 => (0..4u8, 0..50u64).prop_map(|(topic, entries)| Step::Seal(topic, entries)),
@@ -38,10 +40,15 @@ fn named(metadata: &Metadata, n: u8) -> Option<TopicId> {
     metadata.names.get("default")?.get(&format!("t{n}")).copied()
 }
 
+fn leaders(sticky: bool) -> BTreeMap<String, String> {
+    let value = if sticky { "sticky" } else { "rotate" };
+    [("walrus.leaders".to_owned(), value.to_owned())].into()
+}
+
 fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
     Some(match step {
         Step::Register(node) => register(*node),
-        Step::Create(t) => {
+        Step::Create(t, sticky) => {
             let topic = TopicId(uuid(1_000 + n));
             let first = vec![first_descriptor(
                 metadata,
@@ -54,9 +61,12 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
                 org: "default".into(),
                 name: format!("t{t}"),
                 internal: false,
-                config: BTreeMap::new(),
+                config: leaders(*sticky),
                 first,
             }
+        }
+        Step::Sticky(t, sticky) => {
+            Command::AlterTopic { topic: named(metadata, *t)?, set: leaders(*sticky), unset: [].into() }
         }
         Step::Delete(t) => Command::DeleteTopic { topic: named(metadata, *t)? },
         Step::BeginRoll(t) => {
@@ -95,6 +105,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80),
     ) {
         let mut metadata = cluster_of(3);
+        run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
         let mut sealed: Vec<(TopicId, SegmentId, Value)> = Vec::new();
         let mut previous: Option<Envelope> = None;
         for (n, step) in (0u128..).zip(&steps) {

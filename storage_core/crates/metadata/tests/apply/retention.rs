@@ -250,8 +250,9 @@ fn of_several_partitions_records_are_deleted_in_all_or_in_none() {
 /// What was made before there was retention keeps everything, at each level.
 #[test]
 fn no_upgrade_deletes_anything() {
+    const BEFORE_RETENTION: u32 = 5;
     let mut metadata = cluster_of(3);
-    run(&mut metadata, Command::RaiseLevel { level: LEVEL - 1 }).expect("all know it");
+    run(&mut metadata, Command::RaiseLevel { level: BEFORE_RETENTION }).expect("all know it");
     let topic = create(&mut metadata, "t", 1).expect("new");
     seal(&mut metadata, topic, 10);
     seal(&mut metadata, topic, 20);
@@ -259,11 +260,11 @@ fn no_upgrade_deletes_anything() {
     let command = Command::Expire { partitions };
     assert_eq!(
         run(&mut metadata, command),
-        Err(CommandRejection::LevelNotReached { needed: LEVEL, level: LEVEL - 1 })
+        Err(CommandRejection::LevelNotReached { needed: BEFORE_RETENTION + 1, level: BEFORE_RETENTION })
     );
     let set = BTreeMap::from([("retention.ms".to_owned(), "1".to_owned())]);
     let alter = Command::AlterTopic { topic, set, unset: BTreeSet::new() };
-    assert_eq!(alter.level(), LEVEL, "a member of before would refuse it, and differ then");
+    assert_eq!(alter.level(), BEFORE_RETENTION + 1, "a member of before would refuse it, and differ then");
     run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
     for node in 1..=3 {
         set_clock(&mut metadata, node, u64::MAX);

@@ -271,6 +271,7 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
             Fallback::ClusterSetting(key) => format!("`{key}` of the cluster, else the node's option"),
             Fallback::NodeOption(option) => format!("the node's option `{option}`"),
             Fallback::WriteQuorum => "the cluster's write quorum".to_owned(),
+            Fallback::Factor => "the cluster's number of copies".to_owned(),
         };
         let row = format!("| `{}` | {values} | {default} | {} |", definition.name, definition.what);
         assert!(page.lines().any(|line| line == row), "the page lacks this line:\n{row}");
