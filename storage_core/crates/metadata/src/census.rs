@@ -39,12 +39,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
     let nodes = metadata.nodes.keys().map(|node| (*node, Load::default())).collect();
     let replication = metadata.replication;
     let mut census = Census { nodes, under_replicated: 0, spare_nodes: None, replication };
-    let segments = metadata.topics.values().flat_map(|topic| {
-        let factor = topic.config.replication(replication).factor;
-        let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
-        segments.map(move |segment| (segment, segment.copies_wanted(factor)))
-    });
-    for (segment, wanted) in segments {
+    for (segment, wanted) in metadata.segments() {
         let leader = segment.descriptor.leader;
         let leads = matches!(segment.state, SegmentState::Open)
             && metadata.nodes.get(&leader.node).is_some_and(|node| node.process == leader.process);

@@ -1,5 +1,5 @@
-//! The choice of who leads and who stores the next segment: leaders take turns among healthy nodes, or stay where they are and are
-//! spread evenly, as the topic wants it; and n distinct nodes store it. Pure.
+//! The choice of who leads and who stores the next segment. As its topic wants it, leaders take turns among healthy nodes, or
+//! stay where they are and are spread evenly; n distinct nodes store the segment. Pure.
 
 use walrus_model::{
     AttemptId, Ballot, Descriptor, Epoch, LeaderRef, NodeId, Offset, ReplicaRef, Replication, SegmentId,
@@ -14,9 +14,9 @@ use crate::topic_config::TopicConfig;
 /// Epoch of the first segment of every partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Descriptor of the first segment of a partition of a new topic, of a topic with these settings; `None` when fewer than w nodes
-/// are healthy. The partitions of a topic spread over the nodes in turn, beginning with a node that follows from the topic's uuid,
-/// or, where leaders stay, with the one that leads fewest.
+/// Descriptor of the first segment of a partition of a new topic with these settings; `None` when fewer than w nodes are
+/// healthy. The partitions of a topic spread over the nodes in turn, beginning with a node that follows from the topic's
+/// uuid, or with the one that leads fewest partitions where leaders stay.
 #[must_use]
 pub fn first_descriptor(
     metadata: &Metadata,
@@ -50,8 +50,8 @@ pub fn first_descriptor(
 
 /// Descriptor of the segment that follows the partition's last one, its base not known yet: led by the next healthy
 /// node after the present leader in order of ids, leaving out `avoid`. Where leaders stay it is the present one while that
-/// is healthy and not avoided, else the one that leads fewest partitions. `None` when no leader is left, fewer than w nodes are healthy, or the partition does not
-/// exist.
+/// is healthy and not avoided, else the one that leads fewest partitions. `None` when no leader is left, fewer than w nodes
+/// are healthy, or the partition does not exist.
 #[must_use]
 pub fn successor(
     metadata: &Metadata,

@@ -316,6 +316,15 @@ impl Metadata {
         }
     }
 
+    /// All segments, each with the number of copies that there should be of it.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (&Segment, usize)> {
+        self.topics.values().flat_map(|topic| {
+            let factor = topic.config.replication(self.replication).factor;
+            let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
+            segments.map(move |segment| (segment, segment.copies_wanted(factor)))
+        })
+    }
+
     /// Whether the replica's node is a member and still has that disk.
     pub(crate) fn is_here(&self, replica: ReplicaRef) -> bool {
         self.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)

@@ -1,9 +1,9 @@
 //! How copies of sealed segments come back to n: which copies to make, and which to give up. Pure: one look takes a state
 //! and who is there and answers changes; the next look sees what came of them.
 //!
-//! A segment is whole with n verified copies, of its topic's n, on nodes that stay. A node stays unless it is drained, its disk is gone, or
-//! it was silent for longer than the grace. What may be given up must have been made elsewhere before: w verified copies
-//! stay in any case.
+//! A segment is whole with n verified copies on nodes that stay, or w where its topic wants fewer by now than had to
+//! acknowledge it. A node stays unless it is drained, its disk is gone, or it was silent for longer than the grace. What
+//! may be given up must have been made elsewhere before: w verified copies stay in any case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,12 +73,7 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
     let mut look = Look::new(metadata, present);
     let mut wanting: Vec<(usize, &Segment, usize)> = Vec::new();
     let mut progress = Progress::default();
-    let segments = metadata.topics.values().flat_map(|topic| {
-        let factor = topic.config.replication(metadata.replication).factor;
-        let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
-        segments.map(move |segment| (segment, segment.copies_wanted(factor)))
-    });
-    for (segment, wanted) in segments {
+    for (segment, wanted) in metadata.segments() {
         if !matches!(segment.state, SegmentState::Sealed(_)) {
             continue;
         }
@@ -154,8 +149,7 @@ impl<'a> Look<'a> {
             .filter(takes)
             .map(|node| (node.disk, (ReplicaRef { node: node.id, disk: node.disk }, 0)))
             .collect();
-        let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
-        for replica in partitions.flat_map(|partition| &partition.segments).flat_map(Segment::stored_on) {
+        for replica in metadata.segments().flat_map(|(segment, _)| segment.stored_on()) {
             if let Some((_, held)) = takers.get_mut(&replica.disk) {
                 *held += 1;
             }

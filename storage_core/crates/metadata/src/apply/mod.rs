@@ -20,7 +20,7 @@ use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
 use organisations::{list_organisations, remove_organisation, set_organisation};
-use partitions::{find_partition, partition_mut, with_partition};
+use partitions::{change_partition, find_partition, partition_mut};
 use retention::{delete_records, expire, report_begun};
 use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 pub use segments::{EPOCH_MAX, check_follows};
@@ -176,7 +176,7 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
             let reached_ms = metadata.reached_ms();
             let ageing = Ageing::at(metadata.level, reached_ms);
             let opened_at_ms = envelope.at_ms.max(reached_ms);
-            with_partition(metadata, (*topic, *partition), |found| {
+            change_partition(metadata, (*topic, *partition), |found| {
                 seal_and_open(found, *segment, value, (opened_at_ms, version), ageing)
             })
         }
@@ -184,7 +184,7 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         Command::Expire { partitions } => expire(metadata, partitions, version),
         Command::ReportBegun { replica, segments } => report_begun(metadata, *replica, segments),
         Command::Trim { topic, partition, below_number, first } => {
-            with_partition(metadata, (*topic, *partition), |found| {
+            change_partition(metadata, (*topic, *partition), |found| {
                 trim(found, *below_number, first.as_ref(), envelope.at_ms, version)
             })
         }

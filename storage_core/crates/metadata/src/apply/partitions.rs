@@ -19,7 +19,7 @@ pub(super) fn find_partition(
 }
 
 /// Changes the partition that a command names, in a way that may give it another leader.
-pub(super) fn with_partition<T>(
+pub(super) fn change_partition<T>(
     metadata: &mut Metadata,
     (topic, partition): (TopicId, u32),
     change: impl FnOnce(&mut Partition) -> Result<T, CommandRejection>,
@@ -35,7 +35,7 @@ pub(super) fn with_partition<T>(
     outcome
 }
 
-/// The same, to be changed; its leader stays.
+/// The partition that a command names, to be changed in a way that leaves it its leader.
 pub(super) fn partition_mut(
     metadata: &mut Metadata,
     topic: TopicId,

@@ -24,7 +24,7 @@ pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
 /// The settings of a topic's retention, which came with a level of commands of their own.
 pub(crate) const RETENTION_SETTINGS: [&str; 3] = [RETENTION_MS, RETENTION_BYTES, RETENTION_ARCHIVED];
 
-/// The settings of a topic's copies and leaders, which came with a later one.
+/// The settings of a topic's copies and leaders, which came with a later level.
 pub(crate) const PLACEMENT_SETTINGS: [&str; 2] = [REPLICATION_FACTOR, LEADERS];
 
 /// A setting of a topic. Two are the same if their names are.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 use walrus_metadata::rolling::Reason;
 use walrus_metadata::{
-    Command, LEVEL, Metadata, Plan, Present, Request, RequestError, plan, reason_to_roll, successor,
+    Command, LEVEL, Metadata, Plan, Present, Request, apply, plan, reason_to_roll, successor,
 };
 use walrus_model::{Descriptor, NodeId, Offset, Replication, SegmentId, TopicId, Value};
 
@@ -19,18 +19,13 @@ fn cluster(nodes: u32) -> Metadata {
     metadata
 }
 
-fn ask(metadata: &mut Metadata, present: &Present, request: &Request) -> Result<(), RequestError> {
-    let Plan::Propose(proposal) = plan(metadata, present, request, Uuid::new_v4)? else { return Ok(()) };
-    let envelope = proposal.envelope(Uuid::new_v4(), 1);
-    walrus_metadata::apply(metadata, &envelope).map(|_| ()).map_err(RequestError::Rejected)
-}
-
 fn create(metadata: &mut Metadata, name: &str, partitions: u32, config: &[(&str, &str)]) -> TopicId {
     let config = config.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let (org, internal) = ("default".to_owned(), false);
     let request = Request::CreateTopic { org, name: name.to_owned(), partitions, internal, config };
-    let present = everybody(metadata);
-    ask(metadata, &present, &request).expect("new");
+    let planned = plan(metadata, &everybody(metadata), &request, Uuid::new_v4).expect("nodes");
+    let Plan::Propose(proposal) = planned else { panic!("{planned:?}") };
+    apply(metadata, &proposal.envelope(Uuid::new_v4(), 1)).expect("new");
     metadata.names["default"][name]
 }
 
@@ -43,16 +38,10 @@ fn open(metadata: &Metadata, topic: TopicId, partition: usize) -> Descriptor {
     metadata.topics[&topic].partitions[partition].segments.last().expect("one").descriptor.clone()
 }
 
-/// Ends the open segment of a partition; the next one is led by whom the rules choose, but by none of these.
-fn roll(
-    metadata: &mut Metadata,
-    topic: TopicId,
-    partition: u32,
-    avoid: &[NodeId],
-    present: &Present,
-) -> NodeId {
+/// Ends the open segment of a partition; answers with the node that leads the next one.
+fn roll(metadata: &mut Metadata, topic: TopicId, partition: u32, present: &Present) -> NodeId {
     let id = SegmentId(Uuid::new_v4());
-    let next = successor(metadata, topic, partition, id, avoid, present).expect("a node");
+    let next = successor(metadata, topic, partition, id, &[], present).expect("a node");
     let (segment, leader) = (open(metadata, topic, partition as usize).id, next.leader.node);
     run(metadata, Command::BeginRoll { topic, partition, segment, successor: next.clone() }).expect("open");
     let successor = Descriptor { base_offset: Some(Offset(0)), ..next };
@@ -91,7 +80,7 @@ fn a_topic_has_as_many_copies_as_it_says_and_a_quorum_that_is_a_majority_of_them
     alter(&mut metadata, topic, "walrus.replication.factor", "5");
     assert_eq!(reason_to_roll(&metadata, topic, 0, &everybody(&metadata)), Some(Reason::Moved));
     let present = everybody(&metadata);
-    roll(&mut metadata, topic, 0, &[], &present);
+    roll(&mut metadata, topic, 0, &present);
     assert_eq!(open(&metadata, topic, 0).replicas.len(), 5);
     alter(&mut metadata, topic, "walrus.replication.factor", "1");
     assert_eq!(reason_to_roll(&metadata, topic, 0, &present), None, "fewer copies wait for the next segment");
@@ -105,13 +94,13 @@ fn sticky_leaders_stay_and_others_take_turns() {
     let rotating = create(&mut metadata, "rotating", 1, &[]);
     let (first, mut led_by) = (open(&metadata, sticky, 0).leader.node, BTreeSet::new());
     for _ in 0..6 {
-        assert_eq!(roll(&mut metadata, sticky, 0, &[], &present), first);
-        led_by.insert(roll(&mut metadata, rotating, 0, &[], &present));
+        assert_eq!(roll(&mut metadata, sticky, 0, &present), first);
+        led_by.insert(roll(&mut metadata, rotating, 0, &present));
     }
     assert_eq!(led_by.len(), 3);
     alter(&mut metadata, rotating, "walrus.leaders", "sticky");
     let last = open(&metadata, rotating, 0).leader.node;
-    assert_eq!(roll(&mut metadata, rotating, 0, &[], &present), last);
+    assert_eq!(roll(&mut metadata, rotating, 0, &present), last);
 }
 
 #[test]
@@ -128,7 +117,7 @@ fn sticky_leaders_are_spread_evenly_when_topics_are_made_and_when_a_node_fails()
     for topic in topics {
         for partition in 0..metadata.topics[&topic].partitions.len() {
             if open(&metadata, topic, partition).leader.node == gone {
-                roll(&mut metadata, topic, u32::try_from(partition).expect("few"), &[], &present);
+                roll(&mut metadata, topic, u32::try_from(partition).expect("few"), &present);
             }
         }
     }
