@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::marks::Marks;
 use super::registry::Registry;
 use super::waiters::Waiters;
@@ -216,7 +218,7 @@ impl Committer {
     fn commit(&self, unsynced_max: u64) {
         let dirty = self.queues.commits.take();
         self.busy_logs.store(dirty.len() as u64, Ordering::Relaxed);
-        let mut captures = Vec::with_capacity(dirty.len());
+        let mut captures = SmallVec::<[LogCapture; 1]>::new();
         for log in self.registry.get_all(&dirty) {
             // The flag is cleared before the capture, so that an append after the capture makes the log dirty again.
             log.dirty.store(false, Ordering::Release);

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::error::Result;
 use crate::log::state::LogState;
 use crate::resources::Resources;
@@ -26,7 +28,7 @@ impl Registry {
     }
 
     /// The logs of these ids, without those that were deleted.
-    pub(crate) fn get_all(&self, ids: &[LogId]) -> Vec<Arc<LogState>> {
+    pub(crate) fn get_all(&self, ids: &[LogId]) -> SmallVec<[Arc<LogState>; 1]> {
         let logs = self.logs.read();
         ids.iter().filter_map(|id| logs.get(id).cloned()).collect()
     }

@@ -9,6 +9,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use libc::off_t;
+use smallvec::SmallVec;
+
+use super::FEW_PARTS;
 
 /// Opens a file of a store, and refuses whatever is no regular file: a link may lead anywhere, and a pipe would hold
 /// its opener up for ever.
@@ -51,7 +54,7 @@ pub(super) fn read(file: &File, position: u64, bytes: usize, out: &mut Vec<u8>) 
 
 /// Writes the parts with one `pwritev2`, and returns how many bytes were written; `durable` sets RWF_DSYNC.
 pub(super) fn write(file: &File, position: u64, parts: &[&[u8]], durable: bool) -> io::Result<usize> {
-    let vectors: Vec<libc::iovec> = parts
+    let vectors: SmallVec<[libc::iovec; FEW_PARTS]> = parts
         .iter()
         .take(PARTS_MAX)
         .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() })

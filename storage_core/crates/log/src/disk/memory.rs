@@ -24,6 +24,8 @@ const CHUNKS_PER_REGION: usize = REGION_BYTES / CHUNK_BYTES;
 /// Limit on the free memory of each kind of chunk that is kept for the next use: memory that the system has backed
 /// already is many times faster.
 const KEPT_BYTES: usize = 1 << 30;
+/// Limit on the free pages that are kept. Commits go one after the other and need one for each log that they write.
+const KEPT_PAGES: usize = 64;
 /// Limit on the free memory of each kind of chunk that is kept while nothing is written.
 const KEPT_BYTES_IDLE: usize = 16 << 20;
 
@@ -101,6 +103,7 @@ impl ChunkMemory {
 pub(crate) struct ChunkPool {
     small: Mutex<Vec<ChunkMemory>>,
     large: Mutex<Vec<ChunkMemory>>,
+    pages: Mutex<Vec<AlignedPage>>,
     /// Number of regions of large chunks that were made.
     regions: AtomicUsize,
     ahead: Mutex<Ahead>,
@@ -130,6 +133,20 @@ impl ChunkPool {
         }
         let shared = Shared { memory, bytes, written: AtomicUsize::new(0), pool: Arc::clone(self) };
         ChunkWriter { reader: ChunkReader(Arc::new(shared)) }
+    }
+
+    /// Makes a page of these bytes and then zeros. Panics if they do not fit.
+    pub(crate) fn page(self: &Arc<Self>, bytes: &[u8]) -> PooledPage {
+        let free = self.pages.lock().pop();
+        let page = match free {
+            Some(mut page) => {
+                page[..bytes.len()].copy_from_slice(bytes);
+                page[bytes.len()..].fill(0);
+                page
+            }
+            None => AlignedPage::padded(bytes),
+        };
+        PooledPage { page: Some(page), pool: Arc::clone(self) }
     }
 
     /// Number of large chunks that should be free.
@@ -283,6 +300,31 @@ impl AlignedPage {
     }
 }
 
+/// A page that goes back to its pool: memory that was used a moment ago is still in the processor's caches, and costs
+/// no call of the allocator.
+pub(crate) struct PooledPage {
+    /// The page; `None` only while this is dropped.
+    page: Option<AlignedPage>,
+    pool: Arc<ChunkPool>,
+}
+
+impl Deref for PooledPage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.page.as_ref().expect("there until dropped")
+    }
+}
+
+impl Drop for PooledPage {
+    fn drop(&mut self) {
+        let mut free = self.pool.pages.lock();
+        if free.len() < KEPT_PAGES {
+            free.extend(self.page.take());
+        }
+    }
+}
+
 impl Drop for AlignedPage {
     fn drop(&mut self) {
         // SAFETY: allocated in `padded` with this layout, freed once.
@@ -329,6 +371,16 @@ mod tests {
         assert_eq!(free(), others + 1);
         assert!(pool.take(CHUNK_BYTES).reader().slice(0..0).is_empty());
         assert_eq!(pool.take(SMALL_CHUNK_BYTES).append(&vec![7; CHUNK_BYTES]), SMALL_CHUNK_BYTES);
+    }
+
+    #[test]
+    fn a_page_that_was_used_before_shows_nothing_of_that() {
+        let pool = Arc::new(ChunkPool::default());
+        drop(pool.page(&[7; PAGE_BYTES as usize]));
+        let page = pool.page(b"hello");
+        assert!(pool.pages.lock().is_empty());
+        assert_eq!(page[..5], *b"hello");
+        assert!(page[5..].iter().all(|byte| *byte == 0));
     }
 
     #[test]

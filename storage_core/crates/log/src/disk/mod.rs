@@ -25,14 +25,20 @@ use std::sync::Arc;
 pub(crate) use closed::ClosedFile;
 pub use crash::CrashChoice;
 pub(crate) use directory::Directory;
-pub(crate) use memory::{AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, SMALL_CHUNK_BYTES};
+pub(crate) use memory::{
+    AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, PooledPage, SMALL_CHUNK_BYTES,
+};
 pub(crate) use overlay::Overlay;
 pub use process::Origin;
 pub use replay::Replay;
 pub use simulated::{Fault, SimulatedDisk};
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::seeded;
+
+/// Number of parts up to which a write allocates nothing for them: a commit of one record has at most two.
+pub(crate) const FEW_PARTS: usize = 4;
 
 /// The way in which appended bytes reach a file. A file has one way for ever, which its name tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -207,7 +213,7 @@ pub(crate) fn write_all(
         // A direct write must start at a page, so the written part of the last page is written a second time.
         let from = if done == 0 { 0 } else { done - done % crate::page::PAGE_BYTES as usize };
         let mut skip = from;
-        let rest: Vec<&[u8]> = parts
+        let rest: SmallVec<[&[u8]; FEW_PARTS]> = parts
             .iter()
             .filter_map(|part| {
                 let skipped = skip.min(part.len());

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
+
 use super::block::Block;
 use super::open_block::OpenBlock;
 use super::state::LogState;
@@ -13,7 +15,7 @@ use crate::seeded;
 /// The bytes of a log that a commit writes, and the end that it publishes afterwards.
 pub(crate) struct LogCapture {
     pub(crate) log: Arc<LogState>,
-    pub(crate) blocks: Vec<(Arc<Block>, TailCapture)>,
+    pub(crate) blocks: SmallVec<[(Arc<Block>, TailCapture); 1]>,
     end: u64,
     /// Number of captured bytes.
     pub(crate) bytes: u64,
@@ -32,7 +34,7 @@ impl LogState {
         }
         let mut writer = self.writer.lock();
         let (mut bytes, mut is_all) = (0, true);
-        let mut blocks = Vec::new();
+        let mut blocks = SmallVec::new();
         for open in writer.pending.iter().chain(&writer.open) {
             let written = open.tail.written();
             if written > open.flushed {

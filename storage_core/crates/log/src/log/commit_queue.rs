@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
+
 use crate::sync::{Condvar, Mutex, atomic::AtomicBool, now};
 use crate::types::{FsyncSchedule, LogId};
 
@@ -14,7 +16,7 @@ const WRITE_BEHIND: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(crate) struct CommitQueue {
     /// Each log is here at most once: its own flag `dirty` says that it is.
-    dirty: Mutex<Vec<LogId>>,
+    dirty: Mutex<SmallVec<[LogId; 2]>>,
     /// Copy of `Requests::now`: whoever sees it set need not lock.
     is_asked: AtomicBool,
     asked: Mutex<Requests>,
@@ -59,7 +61,7 @@ impl CommitQueue {
     }
 
     /// Takes all logs out of the queue.
-    pub(crate) fn take(&self) -> Vec<LogId> {
+    pub(crate) fn take(&self) -> SmallVec<[LogId; 2]> {
         std::mem::take(&mut *self.dirty.lock())
     }
 
@@ -132,7 +134,7 @@ mod tests {
         let queue = CommitQueue::default();
         queue.push(LOG, FsyncSchedule::SyncEach);
         assert!(matches!(queue.wait(Some(Duration::ZERO)), Call::Idle));
-        assert_eq!(queue.take(), [LOG]);
+        assert_eq!(*queue.take(), [LOG]);
         assert!(queue.take().is_empty());
     }
 
@@ -149,7 +151,7 @@ mod tests {
         let queue = CommitQueue::default();
         queue.push_rest(LOG);
         assert!(matches!(queue.wait(None), Call::Commit));
-        assert_eq!(queue.take(), [LOG]);
+        assert_eq!(*queue.take(), [LOG]);
         queue.commit_now();
         queue.stop();
         assert!(matches!(queue.wait(None), Call::Stop));

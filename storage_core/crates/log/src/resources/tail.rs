@@ -7,9 +7,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::disk::{
-    AlignedPage, CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, ClosedFile, DiskFile, MappedRange,
-    SMALL_CHUNK_BYTES, write_all,
+    CHUNK_BYTES, ChunkPool, ChunkReader, ChunkWriter, ClosedFile, DiskFile, FEW_PARTS, MappedRange,
+    PooledPage, SMALL_CHUNK_BYTES, write_all,
 };
 use crate::page::page_down;
 use crate::resources::ready::{ReadyPages, Window};
@@ -124,8 +126,8 @@ impl Tail {
 
     fn capture_to(&self, flushed: u64, end: u64) -> TailCapture {
         let from = page_down(flushed);
-        let mut parts = Vec::new();
-        if let Memory::Buffered { recent, .. } = &self.memory
+        let mut parts = SmallVec::new();
+        if let Memory::Buffered { pool, recent, .. } = &self.memory
             && flushed < end
         {
             let whole = page_down(end);
@@ -137,7 +139,7 @@ impl Tail {
             // The last page is copied: bytes that arrive later must not be written in part.
             let last = recent.parts(whole..end);
             if let Some((chunk, range)) = last.first() {
-                parts.push(Part::Page(AlignedPage::padded(chunk.slice(range.clone()))));
+                parts.push(Part::Page(pool.page(chunk.slice(range.clone()))));
             }
         }
         TailCapture { file: Arc::clone(&self.file), position: self.start + from, parts, end }
@@ -158,14 +160,14 @@ pub(crate) struct TailCapture {
     /// Position in the file.
     position: u64,
     /// Parts of whole pages; empty if nothing needs to be written.
-    parts: Vec<Part>,
+    parts: SmallVec<[Part; 2]>,
     /// Position in the range where the tail ended.
     pub(crate) end: u64,
 }
 
 enum Part {
     Chunk(ChunkReader, Range<usize>),
-    Page(AlignedPage),
+    Page(PooledPage),
 }
 
 impl Part {
@@ -195,8 +197,8 @@ impl TailCapture {
 
     /// Writes the captured bytes; returns how many there were.
     pub(crate) fn write(&self, durable: bool) -> io::Result<u64> {
-        let (position, parts) = self.as_write();
-        write_all(&*self.file, position, &parts, durable)?;
+        let parts: SmallVec<[&[u8]; FEW_PARTS]> = self.parts.iter().map(Part::bytes).collect();
+        write_all(&*self.file, self.position, &parts, durable)?;
         Ok(parts.iter().map(|part| part.len() as u64).sum())
     }
 }
@@ -225,7 +227,7 @@ impl Recent {
     }
 
     /// The chunks of a written range, as far as they are still here.
-    fn parts(&self, range: Range<u64>) -> Vec<(ChunkReader, Range<usize>)> {
+    fn parts(&self, range: Range<u64>) -> SmallVec<[(ChunkReader, Range<usize>); 2]> {
         let chunks = self.chunks.lock();
         let part = |(position, chunk): &(u64, ChunkReader)| {
             let start = range.start.max(*position);
