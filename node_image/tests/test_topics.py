@@ -65,7 +65,7 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
     started.wait_ready()
     wait_for_settings(started)
     examples = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    shell, python, deleting, deleting_in_python = examples
+    shell, python, adding, adding_in_python, deleting, deleting_in_python = examples
     printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
     assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
     assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
@@ -86,8 +86,12 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
         assert re.search(r"^ *2 +0 *$", all_partitions, re.MULTILINE)
         client.append("orders", [b"y"] * 5, partition=0)
         names: dict[str, object] = {"Client": Client}
+        assert cli(started, *shlex.split(adding)[1:]) == "orders: 6 partitions\n"
+        exec(adding_in_python.replace("127.0.0.1:9090", address(started)), names)
+        assert [topic.partitions for topic in client.topics()] == [6]
         exec(deleting_in_python.replace("127.0.0.1:9090", address(started)), names)
-        assert [partition.log_start for partition in client.describe_topic("orders").partitions] == [2_015, 0, 0]
+        starts = [partition.log_start for partition in client.describe_topic("orders").partitions]
+        assert starts == [2_015, 0, 0, 0, 0, 0]
 
 
 def test_settings_are_the_same_at_every_node_and_after_a_restart_of_all(node: Make) -> None:
@@ -163,6 +167,37 @@ def test_settings_wait_until_every_node_knows_them(node: Make) -> None:
     wait_for_settings(nodes[0])
     with Client(address(nodes[0])) as client:
         assert client.alter_topic("t", {"walrus.leaders": "sticky"}).value("walrus.leaders") == "sticky"
+
+
+def test_a_topic_is_given_more_partitions_while_records_flow_and_never_fewer(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    with Client(address(nodes[0])) as client, Client(address(nodes[2])) as other:
+        client.create_topic("t", config={"walrus.replication.factor": 3})
+        with client.producer("t") as producer:
+            for number in range(20):
+                if number == 10:
+                    assert other.add_partitions("t", 4).partitions == 4
+                producer.send(str(number).encode())
+            producer.flush()
+        assert client.add_partitions("t", 4).partitions == 4
+        with pytest.raises(errors.RejectedError, match="has 4 partitions and cannot have 3"):
+            client.add_partitions("t", 3)
+        with pytest.raises(errors.RejectedError, match="10001 partitions are more than 10000"):
+            client.add_partitions("t", 10_001)
+        with pytest.raises(errors.UnknownTopic):
+            client.add_partitions("nothing", 3)
+        with client.producer("t") as producer:
+            places = {producer.send(b"x", key=str(number).encode()).result().partition for number in range(40)}
+        assert places == {0, 1, 2, 3}
+        for partition in (1, 2, 3):
+            assert other.append("t", [b"last"], partition=partition).base_offset > 0
+    restart(nodes)
+    with Client(",".join(map(address, nodes))) as client:
+        assert [record.value for record in client.read("t")][:20] == [str(number).encode() for number in range(20)]
+        for partition in (1, 2, 3):
+            assert [record.value for record in client.read("t", partition)][-1] == b"last"
+        assert {len(kept.segments[0].replicas) for kept in client.segments("t")} == {3}
 
 
 def test_a_sticky_leader_stays_and_the_next_one_too_once_it_is_away(node: Make) -> None:

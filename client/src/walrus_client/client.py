@@ -21,6 +21,7 @@ from walrus_client.outbox import OutRecord, Target
 from walrus_client.producer import OnDelivery, Producer, as_records
 from walrus_client.sender import ProducerOptions, Sender
 from walrus_client.transport import (
+    ADD_PARTITIONS,
     ALTER_TOPIC,
     CREATE_TOPIC,
     DELETE_RECORDS,
@@ -75,6 +76,15 @@ class Client:
         """
         request = log_pb2.CreateTopicRequest(topic=topic, partitions=partitions, config=_settings(config or {}))
         return Topic.parse(self._call(CREATE_TOPIC, request).topic)
+
+    def add_partitions(self, topic: str, partitions: int) -> Topic:
+        """Gives a topic more partitions while records flow, so that it has *partitions*. Durable on return.
+
+        One that has as many stays as it is; raises RejectedError where it has more, for none is ever taken away. Which
+        partition a key goes to depends on their number: a producer goes on with those that it saw when it was made.
+        """
+        request = log_pb2.AddPartitionsRequest(topic=topic, partitions=partitions)
+        return Topic.parse(self._call(ADD_PARTITIONS, request).topic)
 
     def describe_topic(self, topic: str) -> TopicDescription:
         """A topic with all its settings as they are in force, and where each comes from."""

@@ -40,6 +40,7 @@ class Method(Generic[Request, Response]):
 
 
 CREATE_TOPIC = Method("CreateTopic", log_pb2.CreateTopicRequest, log_pb2.CreateTopicResponse)
+ADD_PARTITIONS = Method("AddPartitions", log_pb2.AddPartitionsRequest, log_pb2.AddPartitionsResponse)
 DESCRIBE_TOPIC = Method("DescribeTopic", log_pb2.DescribeTopicRequest, log_pb2.DescribeTopicResponse)
 ALTER_TOPIC = Method("AlterTopic", log_pb2.AlterTopicRequest, log_pb2.DescribeTopicResponse)
 DELETE_RECORDS = Method("DeleteRecords", log_pb2.DeleteRecordsRequest, log_pb2.DeleteRecordsResponse)

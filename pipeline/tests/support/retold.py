@@ -219,16 +219,6 @@ def unchanged(answer: log_pb2.ListSegmentsResponse) -> None:
     """Retells nothing: the answer stays as it is."""
 
 
-def with_partitions(count: int) -> Change:
-    """The topic has these many partitions, of those that it really has."""
-
-    def change(answer: log_pb2.ListSegmentsResponse) -> None:
-        del answer.partitions[count:]
-        answer.topic.partitions = count
-
-    return change
-
-
 def made_again(answer: log_pb2.ListSegmentsResponse) -> None:
     """The topic was deleted and made again: other uuids, and the records that it really has."""
     answer.topic.uuid = "11111111-1111-4111-8111-111111111111"

@@ -24,7 +24,7 @@ from walrus_client.cli.output import (
 from walrus_client.cli.settings import parse_settings
 from walrus_client.cli.target import BootstrapOption, grpc_addresses, output_of
 from walrus_client.client import Client
-from walrus_client.model import KeptPartition, Record, SettingEffect, SettingSource, TopicDescription
+from walrus_client.model import KeptPartition, Record, SettingEffect, SettingSource, Topic, TopicDescription
 
 RETRY_TIMEOUT_MS = 5_000  # a person waits; enough for a leader to move
 _FOLLOW_WAIT_MS = 60_000
@@ -32,7 +32,7 @@ _LAST_SECOND = 253_402_300_799  # the end of the year 9999, behind which a date 
 
 topics_app = typer.Typer()
 
-Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
+TopicArgument = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
 @topics_app.callback(invoke_without_command=True)
@@ -64,7 +64,7 @@ def topics(
 @topics_app.command("create")
 def create_topic(
     context: typer.Context,
-    topic: Topic,
+    topic: TopicArgument,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
     config: Annotated[
         list[str] | None,
@@ -85,16 +85,13 @@ def create_topic(
         raise typer.BadParameter(f"{unset[0]}= has no value", param_hint="--config")
     with _client(context, bootstrap) as client:
         created = client.create_topic(topic, partitions=partitions, config=settings)
-    if output_of(context, output) is Output.JSON:
-        print_json(as_dict(created))
-    else:
-        print_line(f"{created.name}: {created.partitions} partition{'s' if created.partitions != 1 else ''}")
+    _print_topic(created, output_of(context, output))
 
 
 @topics_app.command("describe")
 def describe_topic(
     context: typer.Context,
-    topic: Topic,
+    topic: TopicArgument,
     everything: Annotated[bool, typer.Option("--all", help="Also settings that have no effect here.")] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
@@ -111,11 +108,15 @@ def describe_topic(
 @topics_app.command("alter")
 def alter_topic(
     context: typer.Context,
-    topic: Topic,
+    topic: TopicArgument,
     settings: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="KEY=VALUE...", help="KEY= goes back to the default.", show_default=False),
-    ],
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many it is to have: as many as now, or more.", show_default=False),
+    ] = None,
     expect_version: Annotated[
         int | None,
         typer.Option("--expect-version", min=0, help="Only if the settings have this version.", show_default=False),
@@ -123,14 +124,24 @@ def alter_topic(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Change settings of a topic while records flow, all or none.
+    """Change settings of a topic while records flow, all or none, or give it more partitions.
 
     Examples:
         walrus topics alter orders max.message.bytes=1048588 segment.ms=600000
 
         walrus topics alter orders segment.ms=
+
+        walrus topics alter orders --partitions 6
     """
-    config, unset = parse_settings(settings)
+    if bool(settings) == (partitions is not None):
+        raise typer.BadParameter("give settings or --partitions, one of the two", param_hint="KEY=VALUE")
+    if partitions is not None:
+        if expect_version is not None:
+            raise typer.BadParameter("only settings have a version", param_hint="--expect-version")
+        with _client(context, bootstrap) as client:
+            _print_topic(client.add_partitions(topic, partitions), output_of(context, output))
+        return
+    config, unset = parse_settings(settings or [])
     with _client(context, bootstrap) as client:
         described = client.alter_topic(topic, config, unset=unset, expect_version=expect_version)
     _print_description(described, output_of(context, output), everything=False)
@@ -139,7 +150,7 @@ def alter_topic(
 @topics_app.command("delete-records")
 def delete_records(
     context: typer.Context,
-    topic: Topic,
+    topic: TopicArgument,
     before: Annotated[
         list[str],
         typer.Argument(
@@ -171,7 +182,7 @@ def delete_records(
 @topics_app.command("delete")
 def delete_topic(
     context: typer.Context,
-    topic: Topic,
+    topic: TopicArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
@@ -191,7 +202,7 @@ def delete_topic(
 
 
 def segments(
-    context: typer.Context, topic: Topic, bootstrap: BootstrapOption = None, output: OutputOption = None
+    context: typer.Context, topic: TopicArgument, bootstrap: BootstrapOption = None, output: OutputOption = None
 ) -> None:
     """List the segments of a topic: offsets, state, leader and size.
 
@@ -223,7 +234,7 @@ def segments(
 
 def append(
     context: typer.Context,
-    topic: Topic,
+    topic: TopicArgument,
     values: Annotated[
         list[str] | None,
         typer.Argument(help="The records; without any, each line of standard input is one.", show_default=False),
@@ -255,7 +266,7 @@ def append(
 
 def read(
     context: typer.Context,
-    topic: Topic,
+    topic: TopicArgument,
     partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition to read.")] = 0,
     offset: Annotated[
         int | None,
@@ -300,6 +311,13 @@ def read(
 
 def _client(context: typer.Context, bootstrap: str | None) -> Client:
     return Client(grpc_addresses(context, bootstrap), retry_timeout_ms=RETRY_TIMEOUT_MS)
+
+
+def _print_topic(topic: Topic, output: Output) -> None:
+    if output is Output.JSON:
+        print_json(as_dict(topic))
+    else:
+        print_line(f"{topic.name}: {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
 
 
 def _print_description(described: TopicDescription, output: Output, *, everything: bool) -> None:

@@ -39,6 +39,11 @@ class LogStub:
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicResponse.FromString,
                 _registered_method=True)
+        self.AddPartitions = channel.unary_unary(
+                '/walrus.v1.Log/AddPartitions',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.AddPartitionsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.AddPartitionsResponse.FromString,
+                _registered_method=True)
         self.DescribeTopic = channel.unary_unary(
                 '/walrus.v1.Log/DescribeTopic',
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicRequest.SerializeToString,
@@ -103,6 +108,14 @@ class LogServicer:
         """Creates a topic. Idempotent: the same name with the same number of partitions and the same settings answers the topic
         that is there. INVALID_ARGUMENT names a setting that there is not, or a wrong value. ALREADY_EXISTS: a topic of that
         name has other partitions, or other settings.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddPartitions(self, request, context):
+        """Gives a topic more partitions while records flow, so that it has the number of the request; one that has as many stays as
+        it is. FAILED_PRECONDITION: it has more. Which partition a key goes to depends on their number.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -202,6 +215,11 @@ def add_LogServicer_to_server(servicer, server):
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_log__pb2.CreateTopicResponse.SerializeToString,
             ),
+            'AddPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddPartitions,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.AddPartitionsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.AddPartitionsResponse.SerializeToString,
+            ),
             'DescribeTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopic,
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.DescribeTopicRequest.FromString,
@@ -285,6 +303,33 @@ class Log:
             '/walrus.v1.Log/CreateTopic',
             walrus__client_dot_v1_dot_log__pb2.CreateTopicRequest.SerializeToString,
             walrus__client_dot_v1_dot_log__pb2.CreateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/AddPartitions',
+            walrus__client_dot_v1_dot_log__pb2.AddPartitionsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.AddPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -81,6 +81,11 @@ impl Broker {
         self.topics.describe_topic(path).await
     }
 
+    /// Gives a topic more partitions, so that it has this number; one that has as many stays as it is.
+    pub async fn add_partitions(&self, path: &TopicPath, partitions: u32) -> Result<TopicInfo> {
+        self.topics.add_partitions(path, partitions).await
+    }
+
     /// Changes settings of a topic, all of the change or nothing; answers with what is in force then.
     pub async fn alter_topic(&self, path: &TopicPath, change: ConfigChange) -> Result<TopicDescription> {
         self.topics.alter_topic(path, change).await

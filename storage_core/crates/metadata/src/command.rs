@@ -214,6 +214,14 @@ pub enum Command {
         /// know where it ends, and what follows.
         first: Vec<Descriptor>,
     },
+    /// Gives a topic more partitions.
+    AddPartitions {
+        /// Topic.
+        topic: TopicId,
+        /// The first segment of each new partition, in order, the first of them behind the topic's last one; refused as stale
+        /// where the topic has another number meanwhile.
+        first: Vec<Descriptor>,
+    },
     /// Removes a topic from the catalogue, with all its segments.
     DeleteTopic {
         /// Identity.

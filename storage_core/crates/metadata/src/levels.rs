@@ -23,7 +23,7 @@ pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 const TOPIC_CONFIG_LEVEL: u32 = 5;
 /// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
 const RETENTION_LEVEL: u32 = 6;
-/// Level from which topics say how many copies they have and whether their leaders stay.
+/// Level from which topics say how many copies they have and whether their leaders stay, and are given more partitions.
 const PLACEMENT_LEVEL: u32 = 7;
 
 impl Command {
@@ -39,6 +39,7 @@ impl Command {
             Self::SetOrganisation { .. } | Self::RemoveOrganisation { .. } | Self::ReportEmptied { .. } => {
                 ORGANISATIONS_LEVEL
             }
+            Self::AddPartitions { .. } => PLACEMENT_LEVEL,
             Self::DeleteRecords { .. } | Self::Expire { .. } | Self::ReportBegun { .. } => RETENTION_LEVEL,
             Self::ReportCopies { reports, .. } if reports.iter().any(|report| report.contents.is_some()) => {
                 RETENTION_LEVEL

@@ -184,6 +184,24 @@ pub enum CommandRejection {
         /// Its identity.
         topic: TopicId,
     },
+    /// The topic has another number of partitions than the proposer saw.
+    #[error("topic {topic:?} has {partitions} partitions: read again and decide again")]
+    PartitionsChanged {
+        /// The topic.
+        topic: TopicId,
+        /// Number of its partitions.
+        partitions: u32,
+    },
+    /// A topic can only be given more partitions.
+    #[error(
+        "the topic has {partitions} partitions and cannot have {wanted}: partitions are never taken away"
+    )]
+    FewerPartitions {
+        /// Number of its partitions.
+        partitions: u32,
+        /// The number that was asked for.
+        wanted: u32,
+    },
     /// No such partition.
     #[error("topic {topic:?} has no partition {partition}")]
     UnknownPartition {
@@ -343,6 +361,7 @@ impl CommandRejection {
             Self::StaleBallot { .. }
                 | Self::StaleEpoch { .. }
                 | Self::StaleProcess { .. }
+                | Self::PartitionsChanged { .. }
                 | Self::UnknownNode { .. }
                 | Self::VersionMismatch { .. }
         )

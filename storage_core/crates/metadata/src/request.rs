@@ -1,6 +1,7 @@
 //! Requests of a data plane to the metadata store: the command that each becomes, and the answer that it gets. The host of
 //! a data plane proposes bytes and hands bytes back; it decides nothing.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,13 @@ pub enum Request {
         internal: bool,
         /// Settings of a topic that is created, by name.
         config: BTreeMap<String, String>,
+    },
+    /// Give a topic more partitions.
+    AddPartitions {
+        /// Topic.
+        topic: TopicId,
+        /// The number that it is to have; nothing changes where it has as many.
+        partitions: u32,
     },
     /// Change settings of a topic.
     AlterTopic {
@@ -147,6 +155,8 @@ pub enum Response {
         /// Whether this request created it; else it was there before.
         created: bool,
     },
+    /// `AddPartitions`: how many the topic has now.
+    Partitions(u32),
     /// `BeginRoll`: the segment that follows.
     Successor(Box<Descriptor>),
     /// `BeginRecovery`: the attempt that may fence now.
@@ -266,6 +276,25 @@ pub fn plan(
             let first = (0..partitions).map(&mut first).collect::<Result<_, _>>()?;
             let command = Command::CreateTopic { topic, org, name, internal, config, first };
             (command, Response::Topic { topic, created: true })
+        }
+        Request::AddPartitions { topic, partitions } => {
+            let found = metadata.topics.get(&topic).ok_or(CommandRejection::UnknownTopic { topic });
+            let found = found.map_err(RequestError::Rejected)?;
+            let there = found.partition_count();
+            match partitions.cmp(&there) {
+                Ordering::Less => {
+                    let fewer = CommandRejection::FewerPartitions { partitions: there, wanted: partitions };
+                    return Err(RequestError::Rejected(fewer));
+                }
+                Ordering::Equal => return Ok(Plan::Barrier),
+                Ordering::Greater => {}
+            }
+            let mut first = |partition| {
+                first_descriptor(metadata, &found.config, (topic, partition, SegmentId(fresh())), present)
+                    .ok_or(RequestError::NoNode)
+            };
+            let first = (there..partitions).map(&mut first).collect::<Result<_, _>>()?;
+            (Command::AddPartitions { topic, first }, Response::Partitions(partitions))
         }
         Request::AlterTopic { topic, set, unset, expect } => {
             expected = expect;

@@ -35,6 +35,13 @@ impl Sizes {
         }
     }
 
+    /// Counts more partitions of a topic that is counted.
+    pub(crate) fn add_partitions(&mut self, org: &str, partitions: usize) {
+        for size in [&mut self.cluster, self.by_org.entry(org.to_owned()).or_default()] {
+            size.partitions += partitions as u64;
+        }
+    }
+
     /// Counts one less.
     pub(crate) fn remove(&mut self, org: &str, partitions: usize) {
         for size in [&mut self.cluster, self.by_org.entry(org.to_owned()).or_default()] {

@@ -220,6 +220,12 @@ pub struct Partition {
 }
 
 impl Topic {
+    /// Number of its partitions.
+    #[must_use]
+    pub fn partition_count(&self) -> u32 {
+        u32::try_from(self.partitions.len()).unwrap_or(u32::MAX)
+    }
+
     /// Whether the leader of one segment leads the next one as well, where it can.
     #[must_use]
     pub fn has_standing_leaders(&self) -> bool {

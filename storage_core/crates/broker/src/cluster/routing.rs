@@ -144,7 +144,7 @@ impl TopicRoute {
         self.topic.partitions.get(index as usize).ok_or_else(|| Error::UnknownPartition {
             topic: self.path.to_string(),
             partition: index,
-            partitions: u32::try_from(self.topic.partitions.len()).unwrap_or(u32::MAX),
+            partitions: self.topic.partition_count(),
         })
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn note(store: &Store, topic: &Topic) -> walrus_log::Result<()> {
         org: topic.org.clone(),
         name: topic.name.clone(),
         internal: topic.internal,
-        partitions: u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX),
+        partitions: topic.partition_count(),
     };
     let (key, bytes) = (key(topic.id), serde_json::to_vec(&facts).expect("facts are plain data"));
     if store.property(&key).is_some_and(|noted| noted == bytes) {

@@ -21,12 +21,13 @@ use crate::node::budget::Purpose;
 use crate::node::error::Error;
 use crate::node::patience;
 use crate::node::proto::v1::{
-    AlterTopicRequest, AppendRequest, AppendResponse, CreateTopicRequest, CreateTopicResponse,
-    DeleteRecordsRequest, DeleteRecordsResponse, DeleteTopicRequest, DeleteTopicResponse,
-    DescribeTopicRequest, DescribeTopicResponse, InitProducerRequest, InitProducerResponse, KeptPartition,
-    ListNodesRequest, ListNodesResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest,
-    ListTopicsResponse, Node, Partition, PartitionStart, ReadRequest, ReadResponse, Segment, Topic,
-    TopicSetting, kept_partition, log_server, segment, topic_setting,
+    AddPartitionsRequest, AddPartitionsResponse, AlterTopicRequest, AppendRequest, AppendResponse,
+    CreateTopicRequest, CreateTopicResponse, DeleteRecordsRequest, DeleteRecordsResponse, DeleteTopicRequest,
+    DeleteTopicResponse, DescribeTopicRequest, DescribeTopicResponse, InitProducerRequest,
+    InitProducerResponse, KeptPartition, ListNodesRequest, ListNodesResponse, ListSegmentsRequest,
+    ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse, Node, Partition, PartitionStart,
+    ReadRequest, ReadResponse, Segment, Topic, TopicSetting, kept_partition, log_server, segment,
+    topic_setting,
 };
 use crate::topics::catalogue::{ConfigChange, NewTopic};
 use crate::topics::view::{
@@ -58,6 +59,13 @@ impl log_server::Log for LogService {
         let new = NewTopic { partitions, config: config.into_iter().collect() };
         let (topic, created) = self.broker.create_topic(&path, new).await.map_err(failed)?;
         Ok(Response::new(CreateTopicResponse { topic: Some(topic_message(topic)), created }))
+    }
+
+    async fn add_partitions(&self, request: Request<AddPartitionsRequest>) -> Answer<AddPartitionsResponse> {
+        let AddPartitionsRequest { topic, partitions } = request.into_inner();
+        let path = self.principal.topic(&topic).map_err(failed)?;
+        let topic = self.broker.add_partitions(&path, partitions).await.map_err(failed)?;
+        Ok(Response::new(AddPartitionsResponse { topic: Some(topic_message(topic)) }))
     }
 
     async fn describe_topic(&self, request: Request<DescribeTopicRequest>) -> Answer<DescribeTopicResponse> {

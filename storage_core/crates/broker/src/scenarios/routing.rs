@@ -36,6 +36,10 @@ fn step(node: &TestNode, drawn: u64) {
             let request = Request::AlterTopic { topic: id, set, unset: BTreeSet::new(), expect: None };
             node.carry_out(&request).unwrap();
         }
+        3 => {
+            let partitions = topic.partition_count() + u32::try_from(drawn / 64 % 3).unwrap();
+            node.carry_out(&Request::AddPartitions { topic: id, partitions }).unwrap();
+        }
         _ => roll(node, &topic),
     }
 }
@@ -79,8 +83,7 @@ async fn a_table_that_was_changed_step_by_step_is_the_one_that_is_made_from_noth
             let (same, changes) = table.next(table.metadata.clone(), node.cluster().config());
             assert!(changes.is_empty() && Arc::ptr_eq(&same.leases, &table.leases));
             for route in table.topics() {
-                let partitions = u32::try_from(route.topic.partitions.len()).unwrap();
-                let partitions = 0..partitions;
+                let partitions = 0..route.topic.partition_count();
                 assert!(
                     partitions.into_iter().all(|index| node.topics.partitions().has_sequencer(route, index))
                 );

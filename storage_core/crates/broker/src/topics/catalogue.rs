@@ -55,10 +55,7 @@ impl Topics {
     /// Creates a topic, or answers the one that is there (`false`) if it has as many partitions and these settings.
     pub(crate) async fn create_topic(&self, path: &TopicPath, new: NewTopic) -> Result<(TopicInfo, bool)> {
         let NewTopic { partitions, config } = new;
-        if partitions > PARTITIONS_MAX {
-            let problem = format!("{partitions} partitions are more than {PARTITIONS_MAX}");
-            return Err(Error::InvalidRequest { problem });
-        }
+        check_partitions(partitions)?;
         if self.topic(path).is_some() {
             // The topic may have been dropped elsewhere.
             self.cluster().await_all_metadata(&format!("whether there is a topic {path}")).await?;
@@ -97,6 +94,19 @@ impl Topics {
             return Err(Error::TopicDiffers { topic: topic.name });
         }
         Ok(Some(topic))
+    }
+
+    /// Gives a topic more partitions, so that it has this number; one that has as many stays as it is.
+    pub(crate) async fn add_partitions(&self, path: &TopicPath, partitions: u32) -> Result<TopicInfo> {
+        check_partitions(partitions)?;
+        self.cluster().await_all_metadata(&format!("how many partitions topic {path} has")).await?;
+        let unknown = || Error::UnknownTopic { topic: path.to_string() };
+        let before = self.topic(path).ok_or_else(unknown)?;
+        let request = Request::AddPartitions { topic: before.id, partitions };
+        self.cluster().control().ask(&request, patience::METADATA_ANSWER_TO_CLIENT).await?;
+        let topic = self.topic(path).ok_or_else(unknown)?;
+        tracing::info!(topic = %path, before = before.partitions, partitions = topic.partitions, "partitions added");
+        Ok(topic)
     }
 
     /// A topic with all its settings as they are in force, and where each comes from.
@@ -302,6 +312,14 @@ impl Topics {
         all["leases"] = json!(routing.leases.by_key.len());
         all
     }
+}
+
+/// Refuses a number of partitions that no topic may have, before anything is made for each of them.
+fn check_partitions(partitions: u32) -> Result<()> {
+    if partitions <= PARTITIONS_MAX {
+        return Ok(());
+    }
+    Err(Error::InvalidRequest { problem: format!("{partitions} partitions are more than {PARTITIONS_MAX}") })
 }
 
 fn node_view(id: NodeId, node: Option<&Node>, org: &OrgName, alive: &BTreeSet<NodeId>) -> NodeView {

@@ -24,7 +24,7 @@ impl TopicInfo {
         Self {
             id: topic.id,
             name: topic.name.clone(),
-            partitions: u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX),
+            partitions: topic.partition_count(),
             internal: topic.internal,
         }
     }

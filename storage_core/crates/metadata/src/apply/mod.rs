@@ -24,7 +24,9 @@ use partitions::{change_partition, find_partition, partition_mut};
 use retention::{delete_records, expire, report_begun};
 use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 pub use segments::{EPOCH_MAX, check_follows};
-use topics::{Naming, alter_topic, create_topic, delete_topic, recover_topic, report_emptied};
+use topics::{
+    Naming, add_partitions, alter_topic, create_topic, delete_topic, recover_topic, report_emptied,
+};
 
 /// Applies one command and remembers its outcome; on `Err` nothing but that memory was changed. A command whose id is
 /// remembered changes nothing and is answered as it was the first time. Renewals of leases are not remembered.
@@ -102,6 +104,7 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         | Command::RegisterNode { .. }
         | Command::CreateTopic { .. }
         | Command::RecoverTopic { .. }
+        | Command::AddPartitions { .. }
         | Command::DeleteTopic { .. }
         | Command::DeleteRecords { .. }
         | Command::Expire { .. }
@@ -154,6 +157,9 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         Command::RecoverTopic { topic, org, name, internal, first } => {
             let naming = Naming::new(metadata, *topic, org, name, *internal);
             recover_topic(metadata, &naming, first, envelope.at_ms, version)
+        }
+        Command::AddPartitions { topic, first } => {
+            add_partitions(metadata, *topic, first, (envelope.at_ms, version))
         }
         Command::DeleteTopic { topic } => delete_topic(metadata, *topic),
         Command::ReportEmptied { replica, topics } => report_emptied(metadata, *replica, topics),

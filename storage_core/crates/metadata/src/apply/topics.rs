@@ -43,8 +43,22 @@ pub(super) fn create_topic(
 ) -> Result<Answer, CommandRejection> {
     check_new(metadata, naming, first.len())?;
     let config = TopicConfig::new(config, version)?;
-    for (index, descriptor) in (0..).zip(first) {
-        let expected = (naming.id, index, 0, Some(Offset(0)), FIRST_EPOCH);
+    check_first(metadata, naming.id, 0, first)?;
+    count_creation(metadata, naming, first.len() as u64, at_ms)?;
+    let segments = first.iter().map(|descriptor| open_segment(descriptor.clone(), at_ms, version)).collect();
+    add_topic(metadata, naming, config, segments, version);
+    Ok(Answer::Nothing)
+}
+
+/// Checks the first segments of partitions that are made now, the first of which is to have the place `from`.
+fn check_first(
+    metadata: &Metadata,
+    topic: TopicId,
+    from: u32,
+    first: &[Descriptor],
+) -> Result<(), CommandRejection> {
+    for (index, descriptor) in (from..).zip(first) {
+        let expected = (topic, index, 0, Some(Offset(0)), FIRST_EPOCH);
         let Descriptor { topic, partition, number, base_offset, epoch, .. } = descriptor;
         if (*topic, *partition, *number, *base_offset, *epoch) != expected {
             return Err(invalid(
@@ -54,9 +68,35 @@ pub(super) fn create_topic(
         }
         check_replicas(metadata, descriptor)?;
     }
-    count_creation(metadata, naming, first.len() as u64, at_ms)?;
-    let segments = first.iter().map(|descriptor| open_segment(descriptor.clone(), at_ms, version)).collect();
-    add_topic(metadata, naming, config, segments, version);
+    Ok(())
+}
+
+/// Gives a topic more partitions: all of these or none.
+pub(super) fn add_partitions(
+    metadata: &mut Metadata,
+    topic: TopicId,
+    first: &[Descriptor],
+    (at_ms, version): (u64, u64),
+) -> Result<Answer, CommandRejection> {
+    let found = metadata.topics.get(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
+    let there = found.partition_count();
+    if first.first().is_some_and(|next| next.partition != there) {
+        return Err(CommandRejection::PartitionsChanged { topic, partitions: there });
+    }
+    check_count(found.partitions.len() + first.len())?;
+    check_first(metadata, topic, there, first)?;
+    if !found.internal {
+        check_partitions(metadata, &found.org, first.len() as u64)?;
+    }
+    let Metadata { topics, sizes, leads, .. } = metadata;
+    let found = topics.get_mut(&topic).map(Arc::make_mut).ok_or(CommandRejection::UnknownTopic { topic })?;
+    for descriptor in first {
+        if found.has_standing_leaders() {
+            leads.add(descriptor.leader.node);
+        }
+        found.partitions.push(new_partition(open_segment(descriptor.clone(), at_ms, version), version));
+    }
+    sizes.add_partitions(&found.org, first.len());
     Ok(Answer::Nothing)
 }
 
@@ -127,11 +167,16 @@ fn check_new(
     if metadata.topics.contains_key(&id) || metadata.deleted.contains(&id) {
         return Err(CommandRejection::TopicExists { name: name.to_owned(), topic: id });
     }
-    if partitions == 0 || partitions > PARTITIONS_MAX {
-        let (what, got) = ("partitions".to_owned(), partitions as u64);
-        return Err(CommandRejection::OutOfRange { what, min: 1, max: PARTITIONS_MAX as u64, got });
+    check_count(partitions)
+}
+
+/// Checks the number of a topic's partitions.
+fn check_count(partitions: usize) -> Result<(), CommandRejection> {
+    if (1..=PARTITIONS_MAX).contains(&partitions) {
+        return Ok(());
     }
-    Ok(())
+    let (what, got) = ("partitions".to_owned(), partitions as u64);
+    Err(CommandRejection::OutOfRange { what, min: 1, max: PARTITIONS_MAX as u64, got })
 }
 
 /// Lists a topic whose partitions have one segment each.
@@ -142,20 +187,24 @@ fn add_topic(
     segments: Vec<Segment>,
     version: u64,
 ) {
-    let partition = |(index, segment): (u32, Segment)| Partition {
-        index,
-        next_epoch: Epoch(segment.descriptor.epoch.0 + 1),
-        trimmed_below: segment.descriptor.number,
-        start: Offset(0),
-        segments: vec![segment],
-        version,
-    };
-    let partitions = (0..).zip(segments).map(partition).collect();
+    let partitions = segments.into_iter().map(|segment| new_partition(segment, version)).collect();
     let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, config, partitions };
     metadata.sizes.add(org, topic.partitions.len());
     topic.standing_leaders().for_each(|node| metadata.leads.add(node));
     metadata.topics.insert(id, Arc::new(topic));
     metadata.names.entry(org.to_owned()).or_default().insert(name.to_owned(), id);
+}
+
+/// A partition that begins with this segment.
+fn new_partition(segment: Segment, version: u64) -> Partition {
+    Partition {
+        index: segment.descriptor.partition,
+        next_epoch: Epoch(segment.descriptor.epoch.0 + 1),
+        trimmed_below: segment.descriptor.number,
+        start: Offset(0),
+        segments: vec![segment],
+        version,
+    }
 }
 
 /// Counts a topic that is created now; refuses it where the cluster or its organisation would have too many. Walrus's own
@@ -172,45 +221,52 @@ fn count_creation(
         if creations.count > max {
             return Err(CommandRejection::TooManyCreations { max });
         }
-        let there = metadata.sizes.cluster().partitions;
-        let (would_be, max) = (there + partitions, metadata.config.partitions_max());
-        if would_be > max {
-            return Err(CommandRejection::TooManyPartitions { would_be, max });
-        }
     }
-    if let Some(organisation) = metadata.organisations.get(org) {
-        let of_org = organisation.creations.with_one_at(at_ms);
-        check_limits(metadata, (org, organisation.limits), partitions, of_org.count)?;
-        if let Some(organisation) = metadata.organisations.get_mut(org) {
-            organisation.creations = of_org;
-        }
+    let organisation = metadata.organisations.get(org);
+    let of_org = organisation.map(|found| (found.limits, found.creations.with_one_at(at_ms)));
+    if let Some((limits, creations)) = of_org {
+        check_limits(metadata, (org, limits), creations.count)?;
+    }
+    if !internal {
+        check_partitions(metadata, org, partitions)?;
+    }
+    if let (Some((_, creations)), Some(organisation)) = (of_org, metadata.organisations.get_mut(org)) {
+        organisation.creations = creations;
     }
     metadata.creations = creations;
     Ok(())
+}
+
+/// Refuses new partitions of which the cluster, or the organisation, would have too many.
+fn check_partitions(metadata: &Metadata, org: &str, new: u64) -> Result<(), CommandRejection> {
+    let (would_be, max) = (metadata.sizes.cluster().partitions + new, metadata.config.partitions_max());
+    if metadata.level >= LIMITS_LEVEL && would_be > max {
+        return Err(CommandRejection::TooManyPartitions { would_be, max });
+    }
+    let limit = metadata.organisations.get(org).and_then(|found| found.limits.partitions_max);
+    check_full(org, "partitions", metadata.sizes.of_org(org).partitions + new, limit)
 }
 
 /// Refuses a topic whose organisation would have more than it may, or has created `created` in this second, this one counted.
 fn check_limits(
     metadata: &Metadata,
     (org, limits): (&str, OrganisationLimits),
-    partitions: u64,
     created: u64,
 ) -> Result<(), CommandRejection> {
-    let name = || org.to_owned();
     if let Some(max) = limits.creations_per_second_max.filter(|max| created > *max) {
-        return Err(CommandRejection::OrganisationTooFast { name: name(), max });
+        return Err(CommandRejection::OrganisationTooFast { name: org.to_owned(), max });
     }
-    let there = metadata.sizes.of_org(org);
-    for (what, would_be, max) in [
-        ("topics", there.topics + 1, limits.topics_max),
-        ("partitions", there.partitions + partitions, limits.partitions_max),
-    ] {
-        if let Some(max) = max.filter(|max| would_be > *max) {
-            let what = what.to_owned();
-            return Err(CommandRejection::OrganisationFull { name: name(), what, would_be, max });
+    check_full(org, "topics", metadata.sizes.of_org(org).topics + 1, limits.topics_max)
+}
+
+fn check_full(org: &str, what: &str, would_be: u64, max: Option<u64>) -> Result<(), CommandRejection> {
+    match max {
+        Some(max) if would_be > max => {
+            let (name, what) = (org.to_owned(), what.to_owned());
+            Err(CommandRejection::OrganisationFull { name, what, would_be, max })
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Kafka's rule for topic names.

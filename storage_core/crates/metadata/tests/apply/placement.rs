@@ -1,11 +1,12 @@
-//! Where segments go: the number of a topic's copies, and which node leads.
+//! Where segments go: the number of a topic's copies, which node leads, and more partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 use walrus_metadata::rolling::Reason;
 use walrus_metadata::{
-    Command, LEVEL, Metadata, Plan, Present, Request, apply, plan, reason_to_roll, successor,
+    Command, CommandRejection, LEVEL, Metadata, Plan, Present, Request, RequestError, plan, reason_to_roll,
+    successor,
 };
 use walrus_model::{Descriptor, NodeId, Offset, Replication, SegmentId, TopicId, Value};
 
@@ -19,13 +20,18 @@ fn cluster(nodes: u32) -> Metadata {
     metadata
 }
 
+fn ask(metadata: &mut Metadata, present: &Present, request: &Request) -> Result<(), RequestError> {
+    let Plan::Propose(proposal) = plan(metadata, present, request, Uuid::new_v4)? else { return Ok(()) };
+    let envelope = proposal.envelope(Uuid::new_v4(), 1);
+    walrus_metadata::apply(metadata, &envelope).map(|_| ()).map_err(RequestError::Rejected)
+}
+
 fn create(metadata: &mut Metadata, name: &str, partitions: u32, config: &[(&str, &str)]) -> TopicId {
     let config = config.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let (org, internal) = ("default".to_owned(), false);
     let request = Request::CreateTopic { org, name: name.to_owned(), partitions, internal, config };
-    let planned = plan(metadata, &everybody(metadata), &request, Uuid::new_v4).expect("nodes");
-    let Plan::Propose(proposal) = planned else { panic!("{planned:?}") };
-    apply(metadata, &proposal.envelope(Uuid::new_v4(), 1)).expect("new");
+    let present = everybody(metadata);
+    ask(metadata, &present, &request).expect("new");
     metadata.names["default"][name]
 }
 
@@ -124,4 +130,56 @@ fn sticky_leaders_are_spread_evenly_when_topics_are_made_and_when_a_node_fails()
     let mut led = led(&metadata);
     assert_eq!(led.remove(&2), Some(0));
     assert!(led.values().max().expect("four") - led.values().min().expect("four") <= 2, "{led:?}");
+}
+
+#[test]
+fn a_topic_is_given_more_partitions_in_turn_and_never_fewer() {
+    let mut metadata = cluster(3);
+    let present = everybody(&metadata);
+    let topic = create(&mut metadata, "t", 2, &[]);
+    let more = |partitions| Request::AddPartitions { topic, partitions };
+    ask(&mut metadata, &present, &more(6)).expect("four more");
+    ask(&mut metadata, &present, &more(6)).expect("there they are");
+    let partitions = &metadata.topics[&topic].partitions;
+    assert_eq!(partitions.iter().map(|partition| partition.index).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(led(&metadata).values().copied().collect::<Vec<_>>(), [2, 2, 2]);
+    let fewer = CommandRejection::FewerPartitions { partitions: 6, wanted: 5 };
+    assert_eq!(ask(&mut metadata, &present, &more(5)), Err(RequestError::Rejected(fewer)));
+    let too_many = ask(&mut metadata, &present, &more(10_001));
+    assert!(
+        matches!(too_many, Err(RequestError::Rejected(CommandRejection::OutOfRange { .. }))),
+        "{too_many:?}"
+    );
+
+    let Ok(Plan::Propose(late)) = plan(&metadata, &present, &more(8), Uuid::new_v4) else {
+        panic!("a command")
+    };
+    ask(&mut metadata, &present, &more(7)).expect("one more");
+    let before = metadata.topics.clone();
+    let stale = walrus_metadata::apply(&mut metadata, &late.envelope(Uuid::new_v4(), 1)).unwrap_err();
+    assert_eq!(stale, CommandRejection::PartitionsChanged { topic, partitions: 7 });
+    assert!(stale.is_stale() && metadata.topics == before);
+}
+
+#[test]
+fn added_partitions_count_towards_the_limits() {
+    let mut metadata = cluster(1);
+    let present = everybody(&metadata);
+    let topic = create(&mut metadata, "t", 2, &[]);
+    let limit =
+        |key: &str, value| Command::SetConfig { set: [(key.to_owned(), value)].into(), unset: [].into() };
+    run(&mut metadata, limit("topics.partitions_max", 4)).expect("a setting");
+    let refused = ask(&mut metadata, &present, &Request::AddPartitions { topic, partitions: 5 });
+    let too_many = CommandRejection::TooManyPartitions { would_be: 5, max: 4 };
+    assert_eq!(refused, Err(RequestError::Rejected(too_many)));
+    ask(&mut metadata, &present, &Request::AddPartitions { topic, partitions: 4 })
+        .expect("as many as it may");
+    let another = Request::CreateTopic {
+        org: "default".to_owned(),
+        name: "another".to_owned(),
+        partitions: 1,
+        internal: false,
+        config: BTreeMap::new(),
+    };
+    assert!(ask(&mut metadata, &present, &another).is_err(), "they are counted");
 }

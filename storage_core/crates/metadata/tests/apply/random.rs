@@ -13,6 +13,7 @@ use crate::cluster::{cluster_of, envelope, everybody, last_segment, register, ru
 enum Step {
     Register(u128),
     Create(u8, bool),
+    AddPartitions(u8, u8),
     Sticky(u8, bool),
     Delete(u8),
     BeginRoll(u8),
@@ -26,6 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (1..6u128).prop_map(Step::Register),
         2 => (0..4u8, any::<bool>()).prop_map(|(topic, sticky)| Step::Create(topic, sticky)),
+        1 => (0..4u8, 0..3u8).prop_map(|(topic, more)| Step::AddPartitions(topic, more)),
         1 => (0..4u8, any::<bool>()).prop_map(|(topic, sticky)| Step::Sticky(topic, sticky)),
         1 => (0..4u8).prop_map(Step::Delete),
         3 => (0..4u8).prop_map(Step::BeginRoll),
@@ -64,6 +66,17 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
                 config: leaders(*sticky),
                 first,
             }
+        }
+        Step::AddPartitions(t, more) => {
+            let topic = named(metadata, *t)?;
+            let from = u32::try_from(metadata.topics[&topic].partitions.len()).ok()?;
+            let first = |partition: u32| {
+                let id = SegmentId(uuid(70_000 + n * 10 + u128::from(partition - from)));
+                let config = &metadata.topics[&topic].config;
+                first_descriptor(metadata, config, (topic, partition, id), &everybody(metadata))
+            };
+            let first = (from..from + u32::from(*more)).map(first).collect::<Option<_>>()?;
+            Command::AddPartitions { topic, first }
         }
         Step::Sticky(t, sticky) => {
             Command::AlterTopic { topic: named(metadata, *t)?, set: leaders(*sticky), unset: [].into() }
