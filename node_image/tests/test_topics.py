@@ -223,6 +223,34 @@ def test_a_sticky_leader_stays_and_the_next_one_too_once_it_is_away(node: Make) 
         assert next_leader in by_id
 
 
+def test_sticky_leaders_go_back_to_a_node_that_was_away(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    by_id = {each.wait_ready()["node_id"]: each for each in nodes}
+    with Client(",".join(map(address, nodes))) as client:
+        client.create_topic("t", partitions=9, config={"walrus.leaders": "sticky"})
+        for partition in range(9):
+            client.append("t", [b"before"], partition=partition)
+
+        def led_by(wanted: int) -> int:
+            leaders = [partition.segments[-1].leader for partition in client.segments("t")]
+            return sum(leader is not None and leader.id == wanted for leader in leaders)
+
+        with AdminClient(f"127.0.0.1:{nodes[0].ports['admin']}") as admin:
+            wait_until("two are a majority", lambda: admin.status().metadata.voters == (1, 2, 3), timeout_s=TIMEOUT_S)
+        away = max(by_id, key=led_by)
+        by_id[away].kill()
+        for partition in range(9):
+            client.append("t", [b"meanwhile"], partition=partition)
+        wait_until("others lead", lambda: led_by(away) == 0, timeout_s=TIMEOUT_S)
+        by_id[away].start()
+        wait_until("it leads its share again", lambda: led_by(away) >= 2, timeout_s=60)
+        for partition in range(9):
+            client.append("t", [b"after"], partition=partition)
+            values = [record.value for record in client.read("t", partition)]
+            assert values == [b"before", b"meanwhile", b"after"]
+
+
 def test_a_topic_has_as_many_copies_as_it_says_also_of_what_it_had_before(node: Make) -> None:
     nodes = three(node)
     wait_for_settings(nodes[0])

@@ -1,6 +1,8 @@
 //! The choice of who leads and who stores the next segment. As its topic wants it, leaders take turns among healthy nodes, or
 //! stay where they are and are spread evenly; n distinct nodes store the segment. Pure.
 
+use std::collections::BTreeMap;
+
 use walrus_model::{
     AttemptId, Ballot, Descriptor, Epoch, LeaderRef, NodeId, Offset, ReplicaRef, Replication, SegmentId,
     TopicId,
@@ -120,6 +122,23 @@ pub fn reason_to_roll(
     let leave_then = leaving(&then);
     let is_better = leave_then < leave_now || then.len() - leave_then > now.len() - leave_now;
     is_better.then_some(Reason::Moved).or(is_raised.then_some(Reason::Quorum))
+}
+
+/// The number of partitions that a node should give away now, of those that it goes on leading (`walrus.leaders`), so that all
+/// healthy nodes lead as many: those above its fair share, and where nobody has more than that, one if another node leads two
+/// fewer. Such moves come to an end. A node that is not healthy gives away none here: its segments leave it for that reason.
+#[must_use]
+pub fn leads_to_give_away(metadata: &Metadata, node: NodeId, present: &Present) -> u64 {
+    let view = View { metadata, avoid: &[], present };
+    let healthy = metadata.nodes.values().filter(|node| view.is_healthy(node));
+    let led: BTreeMap<NodeId, u64> = healthy.map(|node| (node.id, metadata.leads.of(node.id))).collect();
+    let (Some(own), Some(least), Some(most)) = (led.get(&node), led.values().min(), led.values().max())
+    else {
+        return 0;
+    };
+    let fair = led.values().sum::<u64>().div_ceil(led.len() as u64);
+    let is_last_step = *most <= fair && *own > least + 1;
+    own.saturating_sub(fair).max(u64::from(is_last_step))
 }
 
 fn find(metadata: &Metadata, topic: TopicId, partition: u32) -> Option<(&Topic, &Partition)> {

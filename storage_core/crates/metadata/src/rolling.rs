@@ -35,9 +35,17 @@ pub enum Reason {
     Producers,
     /// It holds nothing any more that its topic keeps.
     Retention,
+    /// Its leader leads more partitions than others do.
+    Spread,
 }
 
 impl Reason {
+    /// Whether the node that leads the segment may not lead the next one.
+    #[must_use]
+    pub fn sends_away(self) -> bool {
+        matches!(self, Self::NoSpace | Self::Spread)
+    }
+
     /// Stable name, for events, logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -51,6 +59,7 @@ impl Reason {
             Self::Quorum => "quorum",
             Self::Producers => "producers",
             Self::Retention => "retention",
+            Self::Spread => "spread",
         }
     }
 }

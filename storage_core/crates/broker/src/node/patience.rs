@@ -204,6 +204,8 @@ pub(crate) const TRIM_REMINDER: Duration = s(5);
 pub(crate) const LAG_LOOK: Duration = ms(20);
 /// Pause between two looks whether a node comes or goes, which happens slowly.
 pub(crate) const DEPARTURE_LOOK: Duration = ms(500);
+/// Pause between two looks whether this node leads more than others: there is no hurry, and each move costs commands.
+pub(crate) const SPREAD_LOOK: Duration = s(2);
 /// Pause between two looks whether somebody may still need logs that are left of disks without votes.
 pub(crate) const LEFT_LOGS_LOOK: Duration = s(10);
 /// Pause between two looks at the room on the disk.

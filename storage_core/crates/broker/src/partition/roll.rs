@@ -132,9 +132,7 @@ async fn await_decision(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
 async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
     let end = leader.log().end_offset();
     let producers = Bytes::from(copies.producers_behind(&roll.segment, leader.log().producers()).encode());
-    // Its own node is no successor of a segment that leaves it for want of space.
-    let mut avoid =
-        if roll.reason == Reason::NoSpace { vec![copies.cluster().node_id()] } else { Vec::new() };
+    let mut avoid = if roll.reason.sends_away() { vec![copies.cluster().node_id()] } else { Vec::new() };
     let mut failing_since = None;
     loop {
         let successor = allot(copies, roll, leader, &avoid).await?;

@@ -10,5 +10,6 @@ pub(crate) mod left;
 pub(crate) mod repair;
 pub(crate) mod retiring;
 pub(crate) mod space;
+pub(crate) mod spread;
 pub(crate) mod successors;
 pub(crate) mod wholeness;

@@ -216,7 +216,8 @@ pub const DEFINITIONS: [Definition; 30] = [
         default: Fallback::Value(ROTATE),
         effect: Effect::NextSegment,
         what: "Which node leads the next segment. `rotate`: another one each time. `sticky`: the same, \
-               unless that is away or drained; then the one that leads fewest such partitions.",
+               unless that is away or drained; then the one that leads fewest such partitions. Nodes that lead more of \
+               them than others give them away slowly.",
     },
     Definition {
         name: REPLICATION_FACTOR,

@@ -1,12 +1,12 @@
-//! Where segments go: the number of a topic's copies, which node leads, and more partitions.
+//! Where segments go: the number of a topic's copies, which node leads, more partitions, leaders that go back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 use walrus_metadata::rolling::Reason;
 use walrus_metadata::{
-    Command, CommandRejection, LEVEL, Metadata, Plan, Present, Request, RequestError, plan, reason_to_roll,
-    successor,
+    Command, CommandRejection, LEVEL, Metadata, Plan, Present, Request, RequestError, leads_to_give_away,
+    plan, reason_to_roll, successor,
 };
 use walrus_model::{Descriptor, NodeId, Offset, Replication, SegmentId, TopicId, Value};
 
@@ -46,8 +46,19 @@ fn open(metadata: &Metadata, topic: TopicId, partition: usize) -> Descriptor {
 
 /// Ends the open segment of a partition; answers with the node that leads the next one.
 fn roll(metadata: &mut Metadata, topic: TopicId, partition: u32, present: &Present) -> NodeId {
+    roll_away(metadata, topic, partition, &[], present)
+}
+
+/// Does what `roll` does; none of these nodes leads the next one.
+fn roll_away(
+    metadata: &mut Metadata,
+    topic: TopicId,
+    partition: u32,
+    avoid: &[NodeId],
+    present: &Present,
+) -> NodeId {
     let id = SegmentId(Uuid::new_v4());
-    let next = successor(metadata, topic, partition, id, &[], present).expect("a node");
+    let next = successor(metadata, topic, partition, id, avoid, present).expect("a node");
     let (segment, leader) = (open(metadata, topic, partition as usize).id, next.leader.node);
     run(metadata, Command::BeginRoll { topic, partition, segment, successor: next.clone() }).expect("open");
     let successor = Descriptor { base_offset: Some(Offset(0)), ..next };
@@ -182,4 +193,36 @@ fn added_partitions_count_towards_the_limits() {
         config: BTreeMap::new(),
     };
     assert!(ask(&mut metadata, &present, &another).is_err(), "they are counted");
+}
+
+#[test]
+fn leaders_go_back_until_no_node_leads_two_more_than_another() {
+    let mut metadata = cluster(3);
+    let two = Present::only([NodeId(1), NodeId(2)]);
+    for n in 0..30 {
+        let topic = create(&mut metadata, &format!("t{n}"), 1, &[("walrus.leaders", "sticky")]);
+        if open(&metadata, topic, 0).leader.node == NodeId(3) {
+            roll_away(&mut metadata, topic, 0, &[NodeId(3)], &two);
+        }
+        create(&mut metadata, &format!("rotating{n}"), 1, &[]);
+    }
+    let all = everybody(&metadata);
+    assert_eq!(leads_to_give_away(&metadata, NodeId(1), &two), 0, "the third is not there");
+    assert_eq!(
+        (1..=3).map(|node| leads_to_give_away(&metadata, NodeId(node), &all)).collect::<Vec<_>>(),
+        [5, 5, 0]
+    );
+    let mut moves = 0;
+    while let Some(giver) = (1..=3).map(NodeId).find(|node| leads_to_give_away(&metadata, *node, &all) > 0) {
+        let led_here = |topic: &&TopicId| {
+            let topic = &metadata.topics[*topic];
+            topic.has_standing_leaders() && open(&metadata, topic.id, 0).leader.node == giver
+        };
+        let topic = *metadata.topics.keys().find(led_here).expect("it leads some");
+        roll_away(&mut metadata, topic, 0, &[giver], &all);
+        moves += 1;
+    }
+    assert_eq!(moves, 10);
+    let restored = Metadata::from_snapshot(&metadata.to_snapshot()).expect("our own snapshot");
+    assert_eq!(restored, metadata, "what is counted is counted anew from a snapshot");
 }
