@@ -1,6 +1,5 @@
-//! Blocks that a thread of its own makes ready before a log asks for them. One more is kept ready each time a log finds
-//! none, within limits: a store whose logs find what they ask for writes no zeros that it does not need soon, and one
-//! whose logs ask at the same time has soon as many ready as ask.
+//! Blocks that a thread of its own makes ready before a log asks for them. As many are ready as were used since the
+//! store was opened, within limits: a small store stays small, and a busy one does not wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,7 +34,7 @@ impl Kind {
     }
 }
 
-/// The ready slots of each kind, and the thread that makes more.
+/// The ready slots of a kind, and how many were used.
 #[derive(Default)]
 pub(super) struct Ahead {
     queue: Mutex<Queue>,
@@ -52,30 +51,12 @@ struct Queue {
     stop: bool,
 }
 
-/// The ready slots of a kind.
 #[derive(Default)]
 struct Stock {
     ready: VecDeque<Slots>,
-    /// Number of slots to keep ready, before limits.
-    wanted: u64,
-}
-
-impl Stock {
-    /// Keeps at least one slot ready: logs will ask for some soon.
-    fn expect(&mut self) {
-        self.wanted = self.wanted.max(1);
-    }
-
-    /// Takes the next slot of a file that can be written.
-    fn take(&mut self) -> Option<Slots> {
-        let is_usable = |slots: &Slots| slots.file.poisoned.get().is_none();
-        while let Some(slots) = self.ready.pop_front() {
-            if is_usable(&slots) {
-                return Some(slots);
-            }
-        }
-        None
-    }
+    used: u64,
+    /// Whether logs will want slots of the kind soon.
+    is_expected: bool,
 }
 
 /// Slots to prepare next.
@@ -87,20 +68,19 @@ pub(super) struct Task {
 }
 
 impl Ahead {
-    /// Takes a ready slot, if there is one, and asks for more.
+    /// Takes a ready slot, if there is one; counts it as used in any case, and asks for more.
     pub(super) fn take(&self, kind: Kind, classes: &Classes) -> Option<Slots> {
         let mut queue = self.queue.lock();
         if kind.class < classes.largest() {
             let larger = Kind { class: kind.class + 1, ..kind };
-            queue.kinds.entry(larger).or_default().expect();
+            queue.kinds.entry(larger).or_default().is_expected = true;
         }
         let stock = queue.kinds.entry(kind).or_default();
-        let slots = stock.take();
-        // Space that is only reserved costs the disk nothing, so as much of it is kept ready as was ever used.
-        if slots.is_none() || kind.how() == Prepare::Reserved {
-            stock.wanted += 1;
+        stock.used += 1;
+        let mut slots = stock.ready.pop_front();
+        while slots.as_ref().is_some_and(|slots| slots.file.poisoned.get().is_some()) {
+            slots = stock.ready.pop_front();
         }
-        stock.expect();
         queue.look = true;
         self.wake.notify_one();
         slots
@@ -109,7 +89,7 @@ impl Ahead {
     /// Notes that logs of the kind are about to come.
     pub(super) fn expect(&self, kind: Kind) {
         let mut queue = self.queue.lock();
-        queue.kinds.entry(kind).or_default().expect();
+        queue.kinds.entry(kind).or_default().is_expected = true;
         queue.look = true;
         self.wake.notify_one();
     }
@@ -183,70 +163,33 @@ fn wanted(kind: Kind, stock: &Stock, classes: &Classes) -> u64 {
     let of_bytes = bytes_max / classes.slot_bytes(kind.class);
     let of_file = u64::from(classes.slots(kind.class)) / 4;
     let most = of_bytes.min(of_file).max(1);
-    stock.wanted.min(most)
+    stock.used.min(most).max(u64::from(stock.is_expected))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, OnceLock};
-
     use super::*;
-    use crate::disk::ClosedFile;
-    use crate::resources::blocks::classes::FileName;
-    use crate::resources::blocks::file::BlockFile;
 
-    fn slot(kind: Kind, classes: &Classes) -> Slots {
-        let file = BlockFile {
-            name: FileName { number: 1, class: kind.class, tails: kind.tails },
-            slot_bytes: classes.slot_bytes(kind.class),
-            file: Arc::new(ClosedFile),
-            path: String::new(),
-            poisoned: OnceLock::new(),
-            has_doubtful_zeros: Mutex::new(false),
-        };
-        Slots { file: Arc::new(file), first: 0, count: 1 }
-    }
-
-    fn stock(wanted: u64) -> Stock {
-        Stock { wanted, ..Stock::default() }
+    fn stock(used: u64, is_expected: bool) -> Stock {
+        Stock { used, is_expected, ..Stock::default() }
     }
 
     #[test]
-    fn the_number_that_is_kept_ready_has_limits() {
+    fn as_much_is_wanted_as_was_used_within_limits() {
         let classes = Classes::new(10 << 20, 100);
         let kind = |class, synced| Kind { class, tails: TailKind::Buffered, synced, bulk: false };
-        let task = |class, wanted| next_task(&BTreeMap::from([(kind(class, true), stock(wanted))]), &classes);
-        assert_eq!(task(0, 0), None);
-        assert_eq!(task(3, 1).map(|task| task.slots), Some(1));
-        assert_eq!(task(0, 40).map(|task| task.slots), Some(40));
-        assert_eq!(task(0, 1 << 40).map(|task| task.slots), Some(256));
-        assert_eq!(task(3, 1 << 40).map(|task| task.slots), Some(1));
-        assert_eq!(wanted(kind(3, true), &stock(1 << 40), &classes), 25);
-        assert_eq!(wanted(kind(3, false), &stock(1 << 40), &classes), 12);
-        let small = Classes::new(64 << 10, 4);
-        assert_eq!(wanted(kind(0, true), &stock(100), &small), 1);
-    }
-
-    #[test]
-    fn who_finds_none_has_one_more_kept_ready() {
-        let classes = Classes::new(10 << 20, 100);
-        let kind = |bulk| Kind { class: 3, tails: TailKind::Buffered, synced: true, bulk };
-        let ahead = Ahead::default();
-        let wanted = |kind| ahead.queue.lock().kinds[&kind].wanted;
-        ahead.expect(kind(false));
-        assert_eq!(wanted(kind(false)), 1);
-        for taken in 1..5 {
-            assert!(ahead.take(kind(false), &classes).is_none());
-            assert_eq!(wanted(kind(false)), 1 + taken);
-        }
-        let take_ready = |kind| {
-            ahead.put(kind, slot(kind, &classes));
-            assert!(ahead.take(kind, &classes).is_some());
-            wanted(kind)
+        let task = |class, used, is_expected| {
+            next_task(&BTreeMap::from([(kind(class, true), stock(used, is_expected))]), &classes)
         };
-        assert_eq!(take_ready(kind(false)), 5);
-        assert_eq!(take_ready(kind(true)), 1);
-        assert_eq!(take_ready(kind(true)), 2);
+        assert_eq!(task(0, 0, false), None);
+        assert_eq!(task(3, 0, true).map(|task| task.slots), Some(1));
+        assert_eq!(task(0, 40, false).map(|task| task.slots), Some(40));
+        assert_eq!(task(0, 1 << 40, false).map(|task| task.slots), Some(256));
+        assert_eq!(task(3, 1 << 40, false).map(|task| task.slots), Some(1));
+        assert_eq!(wanted(kind(3, true), &stock(1 << 40, false), &classes), 25);
+        assert_eq!(wanted(kind(3, false), &stock(1 << 40, false), &classes), 12);
+        let small = Classes::new(64 << 10, 4);
+        assert_eq!(wanted(kind(0, true), &stock(100, false), &small), 1);
     }
 
     #[test]
