@@ -147,7 +147,9 @@ pub fn lost_topics(metadata: &Metadata, remains: &[Remains]) -> Vec<LostTopic> {
         }
     }
     let lost = |(topic, found): (TopicId, Vec<&Remains>)| {
-        let facts = found.iter().find_map(|remains| remains.facts.clone());
+        // A disk that has nothing of the partitions that were added was not told of them.
+        let facts = found.iter().filter_map(|remains| remains.facts.as_ref());
+        let facts = facts.max_by_key(|facts| facts.partitions).cloned();
         let seen = found.iter().flat_map(|remains| &remains.segments).map(|segment| segment.partition + 1);
         let count = facts.as_ref().map_or(0, |facts| facts.partitions).max(seen.max().unwrap_or(0));
         let partitions = (0..count).map(|index| lost_partition(metadata, topic, index, &found)).collect();

@@ -1,5 +1,7 @@
 //! Tests with topics whose creation the metadata have lost: their records lay on the disks, and nobody could reach them.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use uuid::Uuid;
 use walrus_broker::PartitionRef;
@@ -78,6 +80,27 @@ fn a_topic_that_a_rollback_of_the_metadata_forgot_comes_back_with_all_its_record
         assert_eq!(values, [(0, "one".to_owned()), (1, "two".to_owned())]);
     });
     assert_eq!(lost(&cluster), []);
+}
+
+#[test]
+fn partitions_that_were_added_are_recovered_although_a_disk_never_heard_of_them() {
+    let cluster = Cluster::start_replicated(3, json!({}), Replication::single());
+    cluster.command(Command::RaiseLevel { level: LEVEL });
+    cluster.block_on(async {
+        put(&cluster.broker(1), &partition("weather", 0), "first").await.unwrap();
+        assert_eq!(cluster.broker(1).add_partitions(&named("weather"), 4).await.unwrap().partitions, 4);
+        put(&cluster.broker(1), &partition("weather", 1), "second").await.unwrap();
+    });
+    lose(&cluster, "weather");
+    let metadata = cluster.metadata();
+    let mut found: Vec<Remains> = cluster.ids().flat_map(|id| cluster.broker(id).remains()).collect();
+    let noted: BTreeSet<u32> =
+        found.iter().flat_map(|remains| &remains.facts).map(|facts| facts.partitions).collect();
+    assert_eq!(noted, BTreeSet::from([1, 4]));
+    for _ in 0..2 {
+        assert_eq!(lost_topics(&metadata, &found)[0].partitions.len(), 4, "whichever disk answers first");
+        found.reverse();
+    }
 }
 
 #[test]
