@@ -141,6 +141,20 @@ def test_an_entry_that_is_no_text_is_printed_byte_for_byte(walrus, text_peer, mo
     assert json.loads(printed.getvalue()[5:]) == {"empty": False, "payload_base64": "/w=="}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "one of the two"),
+        (("segment.ms=1", "--partitions", "3"), "one of the two"),
+        (("--partitions", "3", "--expect-version", "1"), "only settings have a version"),
+    ],
+)
+def test_a_topic_is_altered_by_settings_or_by_more_partitions(walrus, peer, arguments, problem):
+    ended, _, told = walrus("topics", "alter", "t", *arguments, "--bootstrap", peer.address)
+    assert ended == 2
+    assert problem in told
+
+
 def test_what_strangers_stored_moves_no_cursor_of_a_terminal(walrus, text_peer, peer, monkeypatch):
     text_peer.topics["t"] = [b"a\x1b[2Jb"]
     with Client(peer.address) as client:

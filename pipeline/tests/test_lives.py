@@ -228,6 +228,18 @@ def test_a_partition_that_is_added_meanwhile_is_for_the_next_run(client, topic, 
     assert Counter(sink.rows) == Counter(offsets_of(topic, 0, 70, partition=1))
 
 
+def test_a_partition_that_is_added_is_read_from_its_first_record_by_a_query_that_runs(client, topic, append, stream):
+    append(topic, start=0, end=100)
+    sink = Sink()
+    query = stream(topic, sink, available_now=False)
+    sink.wait_for(100)
+    client.add_partitions(topic, 3)
+    append(topic, start=0, end=70, partition=2)
+    sink.wait_for(170)
+    query.stop()
+    assert Counter(sink.rows) == Counter(offsets_of(topic, 0, 100) + offsets_of(topic, 0, 70, partition=2))
+
+
 @pytest.mark.parametrize(("event", "error"), [("deleted", "TOPIC_NOT_FOUND"), ("made again", "TOPIC_RECREATED")])
 def test_a_topic_that_is_deleted_meanwhile_is_named(topic, append, stream, retold, event, error):
     append(topic, start=0, end=100)

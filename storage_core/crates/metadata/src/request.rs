@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -253,6 +254,20 @@ impl Proposal {
     }
 }
 
+/// The first segment of each of these partitions of a topic with such settings.
+fn first_segments(
+    metadata: &Metadata,
+    config: &TopicConfig,
+    topic: TopicId,
+    partitions: Range<u32>,
+    present: &Present,
+    fresh: &mut impl FnMut() -> Uuid,
+) -> Result<Vec<Descriptor>, RequestError> {
+    let mut first =
+        |partition| first_descriptor(metadata, config, (topic, partition, SegmentId(fresh())), present);
+    partitions.map(|partition| first(partition).ok_or(RequestError::NoNode)).collect()
+}
+
 /// Builds the command for a request from the metadata as they are now. `fresh` makes identities that nobody has.
 ///
 /// Errors: [`RequestError::NoNode`] where nobody could lead and store the segment that would be opened.
@@ -269,11 +284,7 @@ pub fn plan(
             let topic = TopicId(fresh());
             let settings =
                 TopicConfig::new(&config, 0).map_err(|wrong| RequestError::Rejected(wrong.into()))?;
-            let mut first = |partition| {
-                first_descriptor(metadata, &settings, (topic, partition, SegmentId(fresh())), present)
-                    .ok_or(RequestError::NoNode)
-            };
-            let first = (0..partitions).map(&mut first).collect::<Result<_, _>>()?;
+            let first = first_segments(metadata, &settings, topic, 0..partitions, present, &mut fresh)?;
             let command = Command::CreateTopic { topic, org, name, internal, config, first };
             (command, Response::Topic { topic, created: true })
         }
@@ -289,11 +300,8 @@ pub fn plan(
                 Ordering::Equal => return Ok(Plan::Barrier),
                 Ordering::Greater => {}
             }
-            let mut first = |partition| {
-                first_descriptor(metadata, &found.config, (topic, partition, SegmentId(fresh())), present)
-                    .ok_or(RequestError::NoNode)
-            };
-            let first = (there..partitions).map(&mut first).collect::<Result<_, _>>()?;
+            let new = there..partitions;
+            let first = first_segments(metadata, &found.config, topic, new, present, &mut fresh)?;
             (Command::AddPartitions { topic, first }, Response::Partitions(partitions))
         }
         Request::AlterTopic { topic, set, unset, expect } => {

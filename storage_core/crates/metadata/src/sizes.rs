@@ -31,8 +31,8 @@ impl Sizes {
     pub(crate) fn add(&mut self, org: &str, partitions: usize) {
         for size in [&mut self.cluster, self.by_org.entry(org.to_owned()).or_default()] {
             size.topics += 1;
-            size.partitions += partitions as u64;
         }
+        self.add_partitions(org, partitions);
     }
 
     /// Counts more partitions of a topic that is counted.

@@ -24,10 +24,10 @@ const CHUNKS_PER_REGION: usize = REGION_BYTES / CHUNK_BYTES;
 /// Limit on the free memory of each kind of chunk that is kept for the next use: memory that the system has backed
 /// already is many times faster.
 const KEPT_BYTES: usize = 1 << 30;
-/// Limit on the free pages that are kept. Commits go one after the other and need one for each log that they write.
-const KEPT_PAGES: usize = 64;
 /// Limit on the free memory of each kind of chunk that is kept while nothing is written.
 const KEPT_BYTES_IDLE: usize = 16 << 20;
+/// Limit on the free pages that are kept. Commits go one after the other and need one for each log that they write.
+const KEPT_PAGES: usize = 64;
 
 const PAGE_LAYOUT: Layout = match Layout::from_size_align(PAGE_BYTES as usize, PAGE_BYTES as usize) {
     Ok(layout) => layout,
@@ -97,7 +97,7 @@ impl ChunkMemory {
     }
 }
 
-/// Gives chunks and takes them back. Large chunks are made ready before a tail needs them: as many as were ever needed,
+/// Gives chunks and single pages, and takes them back. Large chunks are made ready before a tail needs them: as many as were ever needed,
 /// within limits.
 #[derive(Default)]
 pub(crate) struct ChunkPool {
