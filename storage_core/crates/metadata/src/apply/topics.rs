@@ -296,7 +296,7 @@ pub(super) fn report_emptied(
     topics: &[TopicId],
 ) -> Result<Answer, CommandRejection> {
     check_disk(metadata, replica)?;
-    for topic in topics.iter().filter(|topic| metadata.deleted.contains(topic)) {
+    for topic in topics.iter().filter(|topic| metadata.deleted.contains(*topic)) {
         metadata.emptied.entry(*topic).or_default().insert(replica.disk);
     }
     forget_emptied(metadata, topics);
