@@ -4,6 +4,7 @@
 mod append_stream;
 mod log_service;
 mod text_put;
+mod topics;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,9 +22,15 @@ struct Arguments {
     /// The text listener of a broker; needed by `text_put`.
     #[arg(long)]
     text: Option<SocketAddr>,
-    /// A topic that is not there yet.
+    /// A topic that is not there yet; the first part of the names of many.
     #[arg(long)]
     topic: String,
+    /// How many topics `create_topics` makes, and `topics_answer` finds.
+    #[arg(long)]
+    topics: Option<u64>,
+    /// Number of the first topic that `create_topics` makes.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     #[arg(long, default_value_t = 1024)]
@@ -34,7 +41,7 @@ struct Arguments {
     /// Records in a batch of `append_stream` and `fill`.
     #[arg(long, default_value_t = 100)]
     batch_records: usize,
-    /// Batches that `append_stream` and `fill` have sent and that are not answered yet.
+    /// Batches of `append_stream` and `fill`, and requests of `create_topics`, that are sent and not answered yet.
     #[arg(long, default_value_t = 32)]
     in_flight: usize,
 }
@@ -56,6 +63,10 @@ enum Case {
     RollPauses,
     /// One caller puts one record at a time over the text protocol: us (p50).
     TextPut,
+    /// Many topics are made, until 200 of them answer an append and a read: s.
+    CreateTopics,
+    /// The same of topics that are there, at a broker that starts: s.
+    TopicsAnswer,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -72,6 +83,8 @@ async fn main() -> Result<()> {
         Case::Fill => append_stream::fill(&arguments).await?,
         Case::RollPauses => append_stream::roll_pauses(&arguments).await?,
         Case::TextPut => text_put::measure(&arguments).await?,
+        Case::CreateTopics => topics::create(&arguments).await?,
+        Case::TopicsAnswer => topics::answers(&arguments).await?,
     };
     sample.print();
     Ok(())

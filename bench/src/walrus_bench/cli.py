@@ -31,6 +31,7 @@ class Suite(StrEnum):
     STORAGE = "storage"
     SIZES = "sizes"
     CLUSTER = "cluster"
+    TOPICS = "topics"
     SPARK = "spark"
 
 
@@ -57,6 +58,10 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
                 metadata.commits,
                 cluster.idle_brokers,
             )
+        case Suite.TOPICS:
+            from walrus_bench.suites import topics
+
+            return (topics.ten_thousand,)
         case Suite.SPARK:
             from walrus_bench.suites import spark
 

@@ -11,7 +11,8 @@ WIDE_COLUMNS = 160
 
 def show(report: Report, console: Console) -> None:
     """Prints limits, rows, and how far to trust them."""
-    console.print(_limits(report))
+    if report.limits:
+        console.print(_limits(report))
     console.print(_rows(report, wide=console.width >= WIDE_COLUMNS))
     for note in report.notes:
         console.print(f"note: {note}")

@@ -46,10 +46,10 @@ def idle_brokers(settings: Settings) -> Iterator[Prepared]:
         pids = brokers.pids(cluster)
         if not settings.quick:
             time.sleep(QUIET_S)
-        yield Prepared([Subject("idle_cpu", "walrus", "auto", partial(_idle_cpu, pids, seconds))], pids=pids)
+        yield Prepared([Subject("idle_cpu", "walrus", "auto", partial(idle_cpu, pids, seconds))], pids=pids)
 
 
-def _idle_cpu(pids: Sequence[int], seconds: float) -> Sample:
+def idle_cpu(pids: Sequence[int], seconds: float) -> Sample:
     """CPU time of all nodes together, in percent of one core."""
     try:
         start, before = time.monotonic(), cpu.process_cpu_s(pids)

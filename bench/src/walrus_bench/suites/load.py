@@ -24,6 +24,9 @@ class Load:
 
     def run(self, case: str, *options: str | int) -> Sample:
         """One sample of a case. Raises InvalidRunError when what is read back is not what was acknowledged."""
+        return self.on_topics(case, f"{case}-{next(self.numbers)}", *options)
+
+    def on_topics(self, case: str, topic: str, *options: str | int) -> Sample:
+        """The same on the topic of that name, or on the topics whose names begin so."""
         at = brokers.listeners(self.cluster.nodes[0])
-        topic = f"{case}-{next(self.numbers)}"
         return programs.run(self.program, case, *at, "--topic", topic, *options, seconds=self.seconds)

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 from walrus_client.admin import AdminClient
+from walrus_client.dev import DevCluster
 
 from walrus_bench.sampling import Sample, Subject
 from walrus_bench.suites import Prepared, Settings, brokers
@@ -20,15 +20,15 @@ VALUES = (86_400_000, 86_400_001)
 def commits(settings: Settings) -> Iterator[Prepared]:
     """Sets up three brokers, all of which vote, that nobody else asks for anything."""
     with brokers.running(settings.data_dir / "commits", nodes=brokers.NODES, options=brokers.REPLICATED) as cluster:
-        admin = f"{brokers.LOOPBACK}:{cluster.nodes[0].ports.admin}"
-        measure = partial(_commit_p50, admin, cluster.secret_file, max(settings.seconds, 1.0))
+        measure = partial(commit_p50, cluster, max(settings.seconds, 1.0))
         yield Prepared([Subject("metadata_commit_p50", "walrus", "auto", measure)], pids=brokers.pids(cluster))
 
 
-def _commit_p50(admin: str, secret_file: Path | None, seconds: float) -> Sample:
-    """What one command takes, the call of the admin service included, in ms (p50)."""
+def commit_p50(cluster: DevCluster, seconds: float) -> Sample:
+    """What one command takes, the call of the first node's admin service included, in ms (p50)."""
+    admin = f"{brokers.LOOPBACK}:{cluster.nodes[0].ports.admin}"
     took: list[float] = []
-    with AdminClient(admin, secret_file=secret_file) as client:
+    with AdminClient(admin, secret_file=cluster.secret_file) as client:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             began = time.monotonic()
