@@ -1,13 +1,14 @@
 //! Watching the leaders of the segments that this node stores: when one is gone, somebody must decide where its segment
 //! ends. Each replica waits a little longer than the one before it in the set, so that mostly one of them tries.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use imbl::OrdMap;
 use tokio::sync::mpsc;
-use walrus_metadata::{Metadata, Node, Segment, SegmentState};
-use walrus_model::{Ballot, Descriptor, NodeId, SegmentId};
+use walrus_metadata::{Metadata, Node, Segment, SegmentState, Topic};
+use walrus_model::{Ballot, Descriptor, DiskId, NodeId, ProcessId, SegmentId, TopicId};
 use walrus_replica::Part;
 
 use crate::cluster::routing::is_led_by;
@@ -16,8 +17,8 @@ use crate::copies::Copies;
 use crate::ending::recovery;
 use crate::node::patience;
 
-/// Limit on the recoveries at the same time.
-const AT_ONCE: usize = 32;
+/// Limit on the recoveries at the same time: each costs commands, which the metadata take together.
+const AT_ONCE: usize = 64;
 
 /// Why a segment needs somebody else to end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +63,14 @@ impl Cause {
     }
 }
 
-/// What this node sees of those that lead, apart from what the metadata say of each segment. A change of it is a reason to look at
-/// the segments.
+/// What this node sees of those that lead. A change of it is a reason to look at the segments; that a lease was renewed is none.
 #[derive(Default, PartialEq, Eq)]
 struct Sight {
-    /// Version of the metadata.
-    version: u64,
+    /// The topics, with their segments.
+    topics: OrdMap<TopicId, Arc<Topic>>,
+    /// The processes that run on the nodes, as the metadata say.
+    processes: BTreeMap<NodeId, ProcessId>,
+    gone_disks: BTreeSet<DiskId>,
     /// Nodes that do not answer.
     silent: Vec<u32>,
     /// Nodes that answer as another process than the one that is listed.
@@ -79,20 +82,21 @@ struct Sight {
 }
 
 impl Sight {
-    fn take(copies: &Arc<Copies>) -> Self {
+    fn take(copies: &Arc<Copies>, metadata: &Metadata) -> Self {
         let cluster = copies.cluster();
-        let metadata = &cluster.routing().metadata;
         let alive = cluster.present(metadata).alive;
         let hears = metadata.nodes.get(&NodeId(cluster.node_id())).is_some_and(|me| cluster.holds_lease(me));
         let named = |is_meant: &dyn Fn(&Node) -> bool| {
             metadata.nodes.values().filter(|node| is_meant(node)).map(|node| node.id).collect()
         };
         Self {
-            version: cluster.metadata_version(),
+            topics: metadata.topics.clone(),
+            processes: metadata.nodes.values().map(|node| (node.id, node.process)).collect(),
+            gone_disks: metadata.gone_disks.clone(),
             silent: cluster.liveness().silent(),
             replaced: named(&|node| cluster.peers().runs_as_another(node.id.0, node.process)),
             unheard: named(&|node| hears && !alive.contains(&node.id)),
-            unable: unable_segments(copies),
+            unable: unable_segments(copies, metadata),
         }
     }
 }
@@ -108,7 +112,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     let shutdown = copies.cluster().tasks().shutdown().clone();
     let mut suspicions: HashMap<SegmentId, Suspicion> = HashMap::new();
     let (finished, mut done) = mpsc::unbounded_channel::<SegmentId>();
-    let mut seen = Sight::default();
+    let (mut seen, mut looked) = (Sight::default(), Instant::now());
     loop {
         while let Ok(segment) = done.try_recv() {
             if let Some(suspicion) = suspicions.get_mut(&segment) {
@@ -116,22 +120,15 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
                 suspicion.since = Instant::now() + patience::RECOVERY_RETRY;
             }
         }
-        let now = Sight::take(&copies);
-        if now != seen || !suspicions.is_empty() {
-            let suspected = suspects(&copies, &now);
-            seen = now;
-            suspicions.retain(|segment, _| suspected.iter().any(|(listed, _)| listed.id == *segment));
-            for (descriptor, cause) in suspected {
-                let fresh = || Suspicion { cause, since: Instant::now(), under_way: false };
-                let suspicion = suspicions.entry(descriptor.id).or_insert_with(fresh);
-                if suspicion.cause != cause && !suspicion.under_way {
-                    *suspicion = fresh();
-                }
-                let turn = patience::RECOVERER_TURN * rank(&copies, &descriptor);
-                if !suspicion.under_way && suspicion.since + cause.patience() + turn <= Instant::now() {
-                    suspicion.under_way = true;
-                    recover(&copies, descriptor, cause, finished.clone());
-                }
+        let metadata = copies.cluster().routing().metadata.clone();
+        let now = Sight::take(&copies, &metadata);
+        if now != seen || !suspicions.is_empty() || looked.elapsed() >= patience::ALL_SEGMENTS_LOOK {
+            let suspected = suspects(&copies, &metadata, &now);
+            (seen, looked) = (now, Instant::now());
+            let known: HashSet<SegmentId> = suspected.iter().map(|(segment, _)| segment.id).collect();
+            suspicions.retain(|segment, _| known.contains(segment));
+            for segment in due(&copies, &mut suspicions, suspected) {
+                recover(&copies, segment, &suspicions[&segment.id], finished.clone());
             }
         }
         // The loop does not look on each change of the metadata, for many come at once.
@@ -141,13 +138,41 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     }
 }
 
+/// Takes note of the suspected segments, and gives those to recover now: those that were suspected for long enough by this node's
+/// place among the replicas, as many as may be under way.
+fn due<'a>(
+    copies: &Arc<Copies>,
+    suspicions: &mut HashMap<SegmentId, Suspicion>,
+    suspected: Vec<(&'a Descriptor, Cause)>,
+) -> Vec<&'a Descriptor> {
+    let mut room = AT_ONCE.saturating_sub(suspicions.values().filter(|one| one.under_way).count());
+    let mut due = Vec::new();
+    for (segment, cause) in suspected {
+        let fresh = || Suspicion { cause, since: Instant::now(), under_way: false };
+        let suspicion = suspicions.entry(segment.id).or_insert_with(fresh);
+        if suspicion.under_way {
+            continue;
+        }
+        if suspicion.cause != cause {
+            *suspicion = fresh();
+        }
+        let turn = || patience::RECOVERER_TURN * rank(copies, segment);
+        if room > 0 && suspicion.since + cause.patience() + turn() <= Instant::now() {
+            suspicion.under_way = true;
+            room -= 1;
+            due.push(segment);
+        }
+    }
+    due
+}
+
 fn recover(
     copies: &Arc<Copies>,
-    segment: Descriptor,
-    cause: Cause,
+    segment: &Descriptor,
+    suspicion: &Suspicion,
     finished: mpsc::UnboundedSender<SegmentId>,
 ) {
-    let recovering = copies.clone();
+    let (recovering, segment, cause) = (copies.clone(), segment.clone(), suspicion.cause);
     copies.cluster().tasks().spawn("recovery of a segment", async move {
         let avoid = recovering.cluster().liveness().silent();
         let shutdown = recovering.cluster().tasks().shutdown().clone();
@@ -161,35 +186,33 @@ fn recover(
 }
 
 /// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.
-fn suspects(copies: &Arc<Copies>, sight: &Sight) -> Vec<(Descriptor, Cause)> {
-    let routing = copies.cluster().routing();
-    let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
-    let last = partitions.filter_map(|partition| partition.segments.last());
+fn suspects<'a>(copies: &Arc<Copies>, metadata: &'a Metadata, sight: &Sight) -> Vec<(&'a Descriptor, Cause)> {
+    let suspected = last_segments(metadata).filter_map(|segment| {
+        let cause = match sight.unable.contains(&segment.descriptor.id) {
+            true => Cause::Unable,
+            false => cause(copies, metadata, sight, segment)?,
+        };
+        Some((&segment.descriptor, cause))
+    });
     let is_here = |segment: &Descriptor| {
         copies.table().place(segment).is_some() || copies.left().log(log_id(segment)).is_some()
     };
-    let stored = last.filter(|segment| is_here(&segment.descriptor));
-    let suspected = stored.filter_map(|segment| {
-        let cause = match sight.unable.contains(&segment.descriptor.id) {
-            true => Cause::Unable,
-            false => cause(copies, &routing.metadata, sight, segment)?,
-        };
-        Some((segment.descriptor.clone(), cause))
-    });
-    suspected.take(AT_ONCE).collect()
+    suspected.filter(|(segment, _)| is_here(segment)).collect()
+}
+
+fn last_segments(metadata: &Metadata) -> impl Iterator<Item = &Segment> {
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    partitions.filter_map(|partition| partition.segments.last())
 }
 
 /// The segments of [`Sight::unable`].
-fn unable_segments(copies: &Arc<Copies>) -> HashSet<SegmentId> {
-    let routing = copies.cluster().routing();
-    let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
-    let led_in_vain = |wanted: &HashSet<SegmentId>| -> HashSet<SegmentId> {
-        let last = partitions.filter_map(|partition| partition.segments.last());
-        let wanted = last.filter(|segment| wanted.contains(&segment.descriptor.id));
-        wanted.filter(|segment| copies.leads_in_vain(segment)).map(|segment| segment.descriptor.id).collect()
-    };
+fn unable_segments(copies: &Arc<Copies>, metadata: &Metadata) -> HashSet<SegmentId> {
     let doubted = copies.table().doubted();
-    if doubted.is_empty() { doubted } else { led_in_vain(&doubted) }
+    if doubted.is_empty() {
+        return doubted;
+    }
+    let wanted = last_segments(metadata).filter(|segment| doubted.contains(&segment.descriptor.id));
+    wanted.filter(|segment| copies.leads_in_vain(segment)).map(|segment| segment.descriptor.id).collect()
 }
 
 fn cause(copies: &Arc<Copies>, metadata: &Metadata, sight: &Sight, segment: &Segment) -> Option<Cause> {

@@ -122,8 +122,10 @@ pub(crate) const OTHERS_ATTEMPT: Duration = s(6);
 pub(crate) const DEAF_LEADER: Duration = s(2);
 /// A leader that cannot lead is given so long to hear what happened to its segment.
 pub(crate) const UNABLE_LEADER: Duration = s(1);
-/// Pause between two looks while a leader is suspected, or nothing else tells to look.
+/// Pause between two looks at who leads, and at the segments while a leader is suspected.
 pub(crate) const SUSPICION_LOOK: Duration = ms(100);
+/// Pause between two looks at all segments where nothing tells that a leader is gone: what they hold may have become too old.
+pub(crate) const ALL_SEGMENTS_LOOK: Duration = s(2);
 
 // Reads
 
@@ -204,6 +206,8 @@ pub(crate) const TRIM_REMINDER: Duration = s(5);
 pub(crate) const LAG_LOOK: Duration = ms(20);
 /// Pause between two looks whether a node comes or goes, which happens slowly.
 pub(crate) const DEPARTURE_LOOK: Duration = ms(500);
+/// Pause between two looks at all segments that are led here where no node comes or goes and nothing else is new.
+pub(crate) const ALL_DEPARTURES_LOOK: Duration = s(10);
 /// Pause between two looks whether this node leads more than others: there is no hurry, and each move costs commands.
 pub(crate) const SPREAD_LOOK: Duration = s(2);
 /// Pause between two looks whether somebody may still need logs that are left of disks without votes.

@@ -2,10 +2,14 @@
 //! long, others came, or the topic wants more acknowledgements. Their leaders roll them, since neither of an open segment ever
 //! changes (R9).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
+use imbl::OrdMap;
 use walrus_metadata::rolling::Reason;
-use walrus_metadata::{Segment, SegmentState, reason_to_roll};
+use walrus_metadata::{Metadata, NodeState, Present, Segment, SegmentState, Topic, reason_to_roll};
+use walrus_model::{DiskId, NodeId, ProcessId, Replication, TopicId};
 
 use crate::cluster::routing::is_led_by;
 use crate::node::patience;
@@ -19,12 +23,48 @@ pub(crate) async fn keep_watch(partitions: Arc<Partitions>) {
     let shutdown = partitions.cluster().tasks().shutdown().clone();
     let mut ticks = tokio::time::interval(patience::DEPARTURE_LOOK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // Where nothing departed, nothing does until something is different.
+    let mut settled: Option<(Circumstances, Instant)> = None;
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
-        for (segment, reason) in departing(&partitions) {
+        let now = Circumstances::take(&partitions);
+        let is_settled = settled
+            .as_ref()
+            .is_some_and(|(then, looked)| *then == now && looked.elapsed() < patience::ALL_DEPARTURES_LOOK);
+        if is_settled {
+            continue;
+        }
+        let departing = departing(&partitions);
+        settled = departing.is_empty().then(|| (now, Instant::now()));
+        for (segment, reason) in departing {
             if shutdown.is_cancelled() {
                 return;
             }
             roll(&partitions, &segment, reason).await;
+        }
+    }
+}
+
+/// What decides, beside this node's own logs, whether segments depart. That a lease was renewed is nothing new.
+#[derive(PartialEq, Eq)]
+struct Circumstances {
+    topics: OrdMap<TopicId, Arc<Topic>>,
+    nodes: BTreeMap<NodeId, (DiskId, ProcessId, NodeState)>,
+    gone_disks: BTreeSet<DiskId>,
+    replication: Replication,
+    present: Present,
+}
+
+impl Circumstances {
+    fn take(partitions: &Partitions) -> Self {
+        let routing = partitions.cluster().routing();
+        let metadata: &Metadata = &routing.metadata;
+        let nodes = metadata.nodes.values();
+        Self {
+            topics: metadata.topics.clone(),
+            nodes: nodes.map(|node| (node.id, (node.disk, node.process, node.state))).collect(),
+            gone_disks: metadata.gone_disks.clone(),
+            replication: metadata.replication,
+            present: partitions.cluster().present(metadata),
         }
     }
 }
