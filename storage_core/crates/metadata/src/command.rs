@@ -117,7 +117,8 @@ pub enum Command {
         #[serde(default)]
         asked_boottime_ms: u64,
     },
-    /// Marks a node full or up again; refused to an older process.
+    /// Marks a node full, up again or about to stop; refused to an older process. It changes nothing where the node drains, or is
+    /// about to stop already.
     SetNodeState {
         /// Node.
         node: NodeId,

@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::command::{Command, Found};
 use crate::rejection::CommandRejection;
-use crate::state::{FIRST_LEVEL, Metadata};
+use crate::state::{FIRST_LEVEL, Metadata, NodeState};
 use crate::topic_config::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 
 /// The highest level that this version knows.
@@ -23,7 +23,8 @@ pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 const TOPIC_CONFIG_LEVEL: u32 = 5;
 /// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
 const RETENTION_LEVEL: u32 = 6;
-/// Level from which topics say how many copies they have and whether their leaders stay, and are given more partitions.
+/// Level from which topics say how many copies they have and whether their leaders stay, topics are given more partitions, and
+/// nodes say that they are about to stop.
 const PLACEMENT_LEVEL: u32 = 7;
 
 impl Command {
@@ -39,7 +40,9 @@ impl Command {
             Self::SetOrganisation { .. } | Self::RemoveOrganisation { .. } | Self::ReportEmptied { .. } => {
                 ORGANISATIONS_LEVEL
             }
-            Self::AddPartitions { .. } => PLACEMENT_LEVEL,
+            Self::AddPartitions { .. } | Self::SetNodeState { state: NodeState::Stopping, .. } => {
+                PLACEMENT_LEVEL
+            }
             Self::DeleteRecords { .. } | Self::Expire { .. } | Self::ReportBegun { .. } => RETENTION_LEVEL,
             Self::ReportCopies { reports, .. } if reports.iter().any(|report| report.contents.is_some()) => {
                 RETENTION_LEVEL
@@ -89,6 +92,12 @@ impl Metadata {
     #[must_use]
     pub fn knows_retention(&self) -> bool {
         self.level >= RETENTION_LEVEL
+    }
+
+    /// Whether commands of the level that brought the placement of topics may be proposed.
+    #[must_use]
+    pub fn knows_placement(&self) -> bool {
+        self.level >= PLACEMENT_LEVEL
     }
 
     /// Refuses a command of a level that the cluster has not reached.

@@ -47,7 +47,9 @@ pub use lost::{
     recover_topic,
 };
 pub use organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
-pub use placement::{Attempt, first_descriptor, leads_to_give_away, reason_to_roll, recovery, successor};
+pub use placement::{
+    Attempt, first_descriptor, has_other_leaders, leads_to_give_away, reason_to_roll, recovery, successor,
+};
 pub use presence::{Presence, Present};
 pub use recent::Recent;
 pub use rejection::CommandRejection;

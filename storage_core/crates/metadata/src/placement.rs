@@ -141,6 +141,13 @@ pub fn leads_to_give_away(metadata: &Metadata, node: NodeId, present: &Present) 
     own.saturating_sub(fair).max(u64::from(is_last_step))
 }
 
+/// Whether a node other than this one may lead new segments.
+#[must_use]
+pub fn has_other_leaders(metadata: &Metadata, node: NodeId, present: &Present) -> bool {
+    let view = View { metadata, avoid: &[node], present };
+    metadata.nodes.values().any(|node| view.is_preferred(node))
+}
+
 fn find(metadata: &Metadata, topic: TopicId, partition: u32) -> Option<(&Topic, &Partition)> {
     let topic = metadata.topics.get(&topic)?;
     Some((topic, topic.partitions.get(usize::try_from(partition).ok()?)?))
@@ -189,8 +196,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The leader and the nodes behind it in the ring of ids: first healthy ones, then avoided ones, then silent ones,
-    /// which catch up once they are back, and the long silent ones last; none that is full or gone. A cluster smaller than
+    /// The leader and the nodes behind it in the ring of ids: first healthy ones, then avoided ones, then those that stop
+    /// or are silent, which catch up once they are back, and the long silent ones last; none that is full or gone. A cluster smaller than
     /// n gets a smaller set. `None` where fewer than w of the set are healthy.
     fn replica_set(
         &self,
@@ -215,19 +222,17 @@ impl<'a> View<'a> {
 
     fn stays(&self, replica: ReplicaRef) -> bool {
         let node = self.metadata.nodes.get(&replica.node).filter(|node| node.disk == replica.disk);
-        node.is_some_and(|node| {
-            node.state == NodeState::Up
-                && !self.metadata.gone_disks.contains(&node.disk)
-                && self.present.staying.contains(&node.id)
-        })
+        node.is_some_and(|node| self.may_store(node) && self.present.staying.contains(&node.id))
     }
 
     fn may_store(&self, node: &Node) -> bool {
-        node.state == NodeState::Up && !self.metadata.gone_disks.contains(&node.disk)
+        node.may_store() && !self.metadata.gone_disks.contains(&node.disk)
     }
 
+    /// Whether a node may lead, and counts towards the w that a segment needs: one that is about to stop does neither.
     fn is_healthy(&self, node: &Node) -> bool {
-        self.may_store(node) && self.present.alive.contains(&node.id)
+        let is_about_to_go = node.state == NodeState::Stopping;
+        self.may_store(node) && !is_about_to_go && self.present.alive.contains(&node.id)
     }
 
     fn is_preferred(&self, node: &'a Node) -> bool {

@@ -132,7 +132,7 @@ pub enum Request {
         /// The topics.
         topics: Vec<TopicId>,
     },
-    /// Record that the node's disk is full, or has space again.
+    /// Record that the node's disk is full, or has space again, or that its process is about to stop.
     SetNodeState {
         /// The node.
         node: NodeId,

@@ -37,13 +37,15 @@ pub enum Reason {
     Retention,
     /// Its leader leads more partitions than others do.
     Spread,
+    /// Its leader's process is about to stop.
+    Stopping,
 }
 
 impl Reason {
     /// Whether the node that leads the segment may not lead the next one.
     #[must_use]
     pub fn sends_away(self) -> bool {
-        matches!(self, Self::NoSpace | Self::Spread)
+        matches!(self, Self::NoSpace | Self::Spread | Self::Stopping)
     }
 
     /// Stable name, for events, logs and metrics.
@@ -60,6 +62,7 @@ impl Reason {
             Self::Producers => "producers",
             Self::Retention => "retention",
             Self::Spread => "spread",
+            Self::Stopping => "stopping",
         }
     }
 }

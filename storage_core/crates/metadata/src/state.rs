@@ -108,7 +108,7 @@ pub struct Node {
     /// Highest level of commands that its process knows.
     #[serde(default = "first_level")]
     pub level: u32,
-    /// Whether it takes leadership of new segments.
+    /// Whether it takes new segments, and as what.
     pub state: NodeState,
     /// Number of renewals of the node's lease: a higher one is a sign of life to whoever sees it
     /// ([`crate::Presence`]). A node whose lease has lapsed is no candidate for new segments, and what it knows may not be
@@ -159,6 +159,11 @@ impl Protocol {
 }
 
 impl Node {
+    /// Whether copies of new segments may be placed on it, be it away for a moment.
+    pub(crate) fn may_store(&self) -> bool {
+        matches!(self.state, NodeState::Up | NodeState::Stopping)
+    }
+
     /// Where clients of an organisation reach the node's gRPC; empty where they do not.
     #[must_use]
     pub fn grpc_address_of(&self, org: &str) -> &str {
@@ -181,6 +186,9 @@ pub enum NodeState {
     Full,
     /// It is being emptied: it gets no new segments until the drain is cancelled, whatever the node says of itself.
     Draining,
+    /// Its process is about to stop: it leads no new segments, and stores copies of them as a node does that is away for a moment.
+    /// Only its next process ends this state.
+    Stopping,
 }
 
 /// A topic of an organisation.

@@ -71,11 +71,15 @@ impl World {
     }
 
     fn join(&mut self, node: u32) {
+        self.register(node, DiskId(Uuid::new_v4()));
+    }
+
+    fn register(&mut self, node: u32, disk: DiskId) {
         let register = serde_json::json!({"register_node": {
-            "wanted": node, "disk": Uuid::new_v4(), "process": Uuid::new_v4(), "raft_address": "", "peer_address": "",
+            "wanted": node, "disk": disk, "process": Uuid::new_v4(), "raft_address": "", "peer_address": "",
             "text_address": "", "grpc_address": "", "http_address": "", "level": LEVEL,
         }});
-        self.run(serde_json::from_value(register).expect("a command")).expect("a new disk");
+        self.run(serde_json::from_value(register).expect("a command")).expect("a new process");
         self.up.insert(NodeId(node));
         self.pass(0);
     }
@@ -264,6 +268,17 @@ impl World {
         let process = self.metadata.nodes[&node].process;
         let state = if full { NodeState::Full } else { NodeState::Up };
         self.run(Command::SetNodeState { node, process, state }).expect("its own");
+    }
+
+    /// Makes a node say that it is about to stop.
+    fn stop(&mut self, node: NodeId) {
+        let process = self.metadata.nodes[&node].process;
+        self.run(Command::SetNodeState { node, process, state: NodeState::Stopping }).expect("its own");
+    }
+
+    /// Starts another process on a node's disk.
+    fn restart(&mut self, node: NodeId) {
+        self.register(node.0, self.metadata.nodes[&node].disk);
     }
 
     /// Has the topic want so many copies.
@@ -463,6 +478,8 @@ enum Step {
     Return(u8),
     Drain(u8, bool),
     Full(u8, bool),
+    Stop(u8),
+    Restart(u8),
     Lose(u8),
     Join,
     Damage(u8, u8),
@@ -479,6 +496,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::Return),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(node, draining)| Step::Drain(node, draining)),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(node, full)| Step::Full(node, full)),
+        2 => any::<u8>().prop_map(Step::Stop),
+        2 => any::<u8>().prop_map(Step::Restart),
         1 => any::<u8>().prop_map(Step::Lose),
         2 => Just(Step::Join),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(segment, copy)| Step::Damage(segment, copy)),
@@ -512,6 +531,8 @@ impl World {
                 let node = pick(nodes, *node);
                 node.into_iter().for_each(|node| self.fill(node, *full));
             }
+            Step::Stop(node) => drop(pick(nodes, *node).map(|node| self.stop(node))),
+            Step::Restart(node) => drop(pick(nodes, *node).map(|node| self.restart(node))),
             // Disks are lost one at a time, for two at once may take the last copies.
             Step::Lose(node) if upkeep(&self.metadata, &self.present()).progress.under_replicated == 0 => {
                 let open = self.open().descriptor.replicas.clone();
@@ -555,6 +576,7 @@ proptest! {
         world.up.extend(all.iter().copied());
         for node in &all {
             world.drain(*node, false);
+            world.restart(*node);
             world.fill(*node, false);
         }
         world.set_factor(factor);

@@ -62,7 +62,7 @@ pub(crate) async fn keep_watch(copies: Arc<Copies>) {
     }
 }
 
-/// Tells the metadata where they list something else of this process. A node that drains stays so whatever its disk says.
+/// Tells the metadata where they list something else of this process. A node that drains or stops does so whatever its disk says.
 async fn tell(copies: &Arc<Copies>, full: bool) {
     let routing = copies.cluster().routing();
     let me = routing.metadata.nodes.get(&NodeId(copies.cluster().node_id()));
@@ -70,7 +70,7 @@ async fn tell(copies: &Arc<Copies>, full: bool) {
     let state = match (me.state, full) {
         (NodeState::Up, true) => NodeState::Full,
         (NodeState::Full, false) => NodeState::Up,
-        (NodeState::Up | NodeState::Full | NodeState::Draining, _) => return,
+        (NodeState::Up | NodeState::Full | NodeState::Draining | NodeState::Stopping, _) => return,
     };
     let request = Request::SetNodeState { node: me.id, process: me.process, state };
     if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_NOTES_ROOM).await {

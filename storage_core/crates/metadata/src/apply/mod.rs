@@ -128,7 +128,8 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         }
         Command::SetNodeState { node, process, state } => {
             let found = current_process(metadata, *node, *process)?;
-            if found.state != NodeState::Draining {
+            // A drain is not the node's to end, and a process that stops takes nothing back.
+            if !matches!(found.state, NodeState::Draining | NodeState::Stopping) {
                 found.state = *state;
                 found.version = version;
             }

@@ -97,11 +97,11 @@ fn check_address(address: &str, port_min: u16) -> Result<(), CommandRejection> {
     Err(CommandRejection::BadAddress { address: address.chars().take(HOST_BYTES_MAX).collect() })
 }
 
-/// The state of a node that registers again. A new process has not said yet that its disk is full, while a drain concerns
-/// the disk, whatever process runs on it.
+/// The state of a node that registers again. A new process has not said yet that its disk is full, nor does it stop, while a drain
+/// concerns the disk, whatever process runs on it.
 fn state_after_start(node: &Node, process: ProcessId) -> NodeState {
     match node.state {
-        NodeState::Full if node.process != process => NodeState::Up,
+        NodeState::Full | NodeState::Stopping if node.process != process => NodeState::Up,
         state => state,
     }
 }

@@ -1,7 +1,7 @@
 //! The founding of a cluster, nodes and their disks, leases, and the load of each node.
 
 use walrus_metadata::{
-    Answer, Command, CommandRejection, CopyReport, Found, Load, Metadata, NodeState, census,
+    Answer, Command, CommandRejection, CopyReport, Found, LEVEL, Load, Metadata, NodeState, census,
 };
 use walrus_model::{DiskId, NodeId, ProcessId};
 
@@ -93,7 +93,7 @@ fn a_disk_keeps_its_node_id_over_processes_and_an_emptied_disk_gets_another() {
 }
 
 #[test]
-fn a_full_disk_is_the_word_of_a_process_and_a_drain_outlives_it() {
+fn a_full_disk_and_a_stop_are_the_word_of_a_process_and_a_drain_outlives_it() {
     // A node that had ended for want of space came back with space, and was taken for full: nothing was placed on it.
     let restarted = || {
         let mut command = register(1);
@@ -104,6 +104,7 @@ fn a_full_disk_is_the_word_of_a_process_and_a_drain_outlives_it() {
     };
     let state_after = |state, command| {
         let mut metadata = cluster_of(1);
+        run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
         run(&mut metadata, Command::SetNodeState { node: NodeId(1), process: ProcessId(uuid(201)), state })
             .expect("known");
         run(&mut metadata, command).expect("known disk");
@@ -112,6 +113,35 @@ fn a_full_disk_is_the_word_of_a_process_and_a_drain_outlives_it() {
     assert_eq!(state_after(NodeState::Full, restarted()), NodeState::Up);
     assert_eq!(state_after(NodeState::Full, register(1)), NodeState::Full, "the same process said so");
     assert_eq!(state_after(NodeState::Draining, restarted()), NodeState::Draining);
+    assert_eq!(state_after(NodeState::Stopping, restarted()), NodeState::Up);
+    assert_eq!(
+        state_after(NodeState::Stopping, register(1)),
+        NodeState::Stopping,
+        "it says where it listens"
+    );
+}
+
+#[test]
+fn a_process_that_stops_takes_nothing_back_and_ends_no_drain() {
+    let mut metadata = cluster_of(1);
+    let (node, process, disk) = (NodeId(1), ProcessId(uuid(201)), DiskId(uuid(101)));
+    let say = |metadata: &mut Metadata, state| {
+        run(metadata, Command::SetNodeState { node, process, state }).map(|_| metadata.nodes[&node].state)
+    };
+    let early = say(&mut metadata, NodeState::Stopping);
+    assert_eq!(
+        early,
+        Err(CommandRejection::LevelNotReached { needed: 7, level: 1 }),
+        "some member cannot know it"
+    );
+    run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
+    for state in [NodeState::Stopping, NodeState::Up, NodeState::Full] {
+        assert_eq!(say(&mut metadata, state), Ok(NodeState::Stopping), "{state:?}");
+    }
+    run(&mut metadata, Command::DrainNode { node, disk, draining: false }).expect("a member");
+    assert_eq!(metadata.nodes[&node].state, NodeState::Stopping, "it was not drained");
+    run(&mut metadata, Command::DrainNode { node, disk, draining: true }).expect("a member");
+    assert_eq!(say(&mut metadata, NodeState::Stopping), Ok(NodeState::Draining));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 use walrus_metadata::rolling::Reason;
 use walrus_metadata::{
-    Command, CommandRejection, LEVEL, Metadata, Plan, Present, Request, RequestError, leads_to_give_away,
-    plan, reason_to_roll, successor,
+    Command, CommandRejection, LEVEL, Metadata, NodeState, Plan, Present, Request, RequestError,
+    first_descriptor, has_other_leaders, leads_to_give_away, plan, reason_to_roll, successor,
 };
 use walrus_model::{Descriptor, NodeId, Offset, Replication, SegmentId, TopicId, Value};
 
@@ -141,6 +141,58 @@ fn sticky_leaders_are_spread_evenly_when_topics_are_made_and_when_a_node_fails()
     let mut led = led(&metadata);
     assert_eq!(led.remove(&2), Some(0));
     assert!(led.values().max().expect("four") - led.values().min().expect("four") <= 2, "{led:?}");
+}
+
+fn stop(metadata: &mut Metadata, node: NodeId) {
+    let process = metadata.nodes[&node].process;
+    run(metadata, Command::SetNodeState { node, process, state: NodeState::Stopping }).expect("its own");
+}
+
+#[test]
+fn a_node_that_stops_leads_nothing_new_and_stores_on_until_its_next_process() {
+    let mut metadata = cluster(3);
+    let present = everybody(&metadata);
+    let topic = create(&mut metadata, "sticky", 3, &[("walrus.leaders", "sticky")]);
+    let rotating = create(&mut metadata, "rotating", 3, &[]);
+    let stopping = open(&metadata, topic, 0).leader.node;
+    stop(&mut metadata, stopping);
+    assert!(has_other_leaders(&metadata, stopping, &present));
+    assert_eq!(leads_to_give_away(&metadata, stopping, &present), 0, "it hands over all that it leads");
+    for topic in [topic, rotating] {
+        for partition in 0..3 {
+            assert_eq!(reason_to_roll(&metadata, topic, partition, &present), None, "no set is better");
+            assert_ne!(roll(&mut metadata, topic, partition, &present), stopping);
+            let open = open(&metadata, topic, partition as usize);
+            assert_eq!(open.replicas.len(), 3, "its copies are not made elsewhere");
+            assert!(open.replicas[2].node == stopping, "others answer sooner: {:?}", open.replicas);
+        }
+    }
+    let id = (TopicId::from_u128(9), 0, SegmentId::from_u128(9));
+    let first = first_descriptor(&metadata, &Default::default(), id, &present).expect("two are left");
+    assert_ne!(first.leader.node, stopping);
+
+    let other = metadata.nodes.keys().copied().find(|node| *node != stopping).expect("three");
+    stop(&mut metadata, other);
+    assert!(has_other_leaders(&metadata, stopping, &present), "the third may lead");
+    assert_eq!(
+        successor(&metadata, topic, 0, id.2, &[], &present),
+        None,
+        "and alone it has too few disks that stay"
+    );
+    metadata.nodes.keys().copied().collect::<Vec<_>>().into_iter().for_each(|node| stop(&mut metadata, node));
+    assert!(!has_other_leaders(&metadata, stopping, &present));
+}
+
+#[test]
+fn where_nodes_are_left_that_stay_the_next_segment_is_stored_there_and_no_other_is_moved() {
+    let mut metadata = cluster(4);
+    let present = everybody(&metadata);
+    let topic = create(&mut metadata, "t", 1, &[]);
+    let stopping = open(&metadata, topic, 0).replicas[1].node;
+    stop(&mut metadata, stopping);
+    assert_eq!(reason_to_roll(&metadata, topic, 0, &present), None, "it is back soon");
+    roll(&mut metadata, topic, 0, &present);
+    assert!(open(&metadata, topic, 0).replicas.iter().all(|replica| replica.node != stopping));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use walrus_metadata::{Command, Envelope, LEVEL, Metadata, SegmentState, apply, first_descriptor, successor};
-use walrus_model::{SegmentId, TopicId, Value};
+use walrus_metadata::{
+    Command, Envelope, LEVEL, Metadata, NodeState, SegmentState, apply, first_descriptor, successor,
+};
+use walrus_model::{NodeId, ProcessId, SegmentId, TopicId, Value};
 
 use crate::cluster::{cluster_of, envelope, everybody, last_segment, register, run, uuid, value};
 
@@ -12,6 +14,9 @@ use crate::cluster::{cluster_of, envelope, everybody, last_segment, register, ru
 #[derive(Clone, Debug)]
 enum Step {
     Register(u128),
+    /// Another process runs on a node's disk.
+    Restart(u8),
+    Stop(u8),
     Create(u8, bool),
     AddPartitions(u8, u8),
     Sticky(u8, bool),
@@ -26,6 +31,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (1..6u128).prop_map(Step::Register),
+        2 => (1..6u8).prop_map(Step::Restart),
+        1 => (1..6u8).prop_map(Step::Stop),
         2 => (0..4u8, any::<bool>()).prop_map(|(topic, sticky)| Step::Create(topic, sticky)),
         1 => (0..4u8, 0..3u8).prop_map(|(topic, more)| Step::AddPartitions(topic, more)),
         1 => (0..4u8, any::<bool>()).prop_map(|(topic, sticky)| Step::Sticky(topic, sticky)),
@@ -50,6 +57,17 @@ fn leaders(sticky: bool) -> BTreeMap<String, String> {
 fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
     Some(match step {
         Step::Register(node) => register(*node),
+        Step::Restart(node) => {
+            let mut command = register(u128::from(*node));
+            if let Command::RegisterNode { process, .. } = &mut command {
+                *process = ProcessId(uuid(80_000 + n));
+            }
+            command
+        }
+        Step::Stop(node) => {
+            let node = metadata.nodes.get(&NodeId(u32::from(*node)))?;
+            Command::SetNodeState { node: node.id, process: node.process, state: NodeState::Stopping }
+        }
         Step::Create(t, sticky) => {
             let topic = TopicId(uuid(1_000 + n));
             let first = vec![first_descriptor(
@@ -134,6 +152,11 @@ proptest! {
                 && metadata.version == before.version;
             prop_assert!(!(outcome.is_err() || repeated) || same_state, "{step:?} changed the state: {outcome:?}");
             prop_assert!(metadata.check().is_ok(), "{step:?}: {:?}", metadata.check());
+            for (id, node) in &metadata.nodes {
+                let was = before.nodes.get(id).filter(|was| was.state == NodeState::Stopping);
+                let goes_on = was.is_none_or(|was| node.state == was.state || node.process != was.process);
+                prop_assert!(goes_on, "{step:?} ended the stop of {id:?}");
+            }
             if let (Ok(_), Command::SealAndOpen { topic, segment, value, .. }) = (&outcome, &envelope.command) {
                 sealed.push((*topic, *segment, value.clone()));
             }
