@@ -34,6 +34,7 @@ use crate::partition::Partitions;
 use crate::publication::Publication;
 use crate::reading::Reading;
 use crate::topics::Topics;
+use crate::upkeep::hand_over::{self, HandOver};
 use crate::upkeep::{catch_up, departure, lag, repair, retiring, space, spread};
 use crate::{grpc, peer_server, text, upkeep};
 
@@ -232,6 +233,19 @@ impl DataPlane {
         self.broker.cluster().tasks().spawn("lag", async move {
             let count = lag::count(&copies, patience).await;
             let _ = counted.send(count); // perhaps nobody waits any more
+        });
+        answer.recv().ok()
+    }
+
+    /// Tells the metadata that this process is about to stop, and rolls the segments that it leads to other nodes, which lead the
+    /// next ones; whatever is appended meanwhile is acknowledged there. Blocks until nothing is left to do, or for `patience` at
+    /// most; `None` if the node has stopped, and at once when it is stopped. The node leads nothing new from here on.
+    #[must_use]
+    pub fn hand_over(&self, patience: Duration) -> Option<HandOver> {
+        let (ended, answer) = std::sync::mpsc::sync_channel(1);
+        let partitions = self.broker.partitions().clone();
+        self.broker.cluster().tasks().spawn("hand over", async move {
+            let _ = ended.send(hand_over::run(&partitions, patience).await); // perhaps nobody waits any more
         });
         answer.recv().ok()
     }

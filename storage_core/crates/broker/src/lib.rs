@@ -42,3 +42,4 @@ pub use topics::catalogue::{ConfigChange, NewTopic};
 pub use topics::view::{
     NodeView, PartitionView, SegmentStateView, SegmentView, TopicDescription, TopicInfo, TopicState,
 };
+pub use upkeep::hand_over::{HandOver, Staying};

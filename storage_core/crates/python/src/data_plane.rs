@@ -136,6 +136,20 @@ impl DataPlane {
         Ok(py.detach(|| plane.open_behind(Duration::from_millis(timeout_ms))))
     }
 
+    /// Has other nodes lead what this one leads, as it is about to stop; takes `limit_ms` at most.
+    ///
+    /// Tells `handed_over` and `staying`, numbers of segments, and `why` some stay, or `None`. `None` in place of all
+    /// that once it is stopped; `stop` ends it. The broker leads nothing new afterwards.
+    fn hand_over<'py>(&self, py: Python<'py>, limit_ms: u64) -> Result<Bound<'py, PyAny>> {
+        let plane = self.get()?;
+        let found = py.detach(|| plane.hand_over(Duration::from_millis(limit_ms)));
+        let told = found.map(|found| {
+            let why = found.why.map(|why| why.name());
+            serde_json::json!({ "handed_over": found.handed_over, "staying": found.staying, "why": why })
+        });
+        Ok(json::to_python(py, &told)?)
+    }
+
     /// Tells what lies on this disk of topics that the metadata neither name nor call deleted.
     ///
     /// Each has `replica` (`node`, `disk`), `topic`, `facts` (`org`, `name`, `internal`, `partitions`; or None)

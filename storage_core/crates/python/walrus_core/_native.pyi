@@ -272,6 +272,13 @@ class DataPlane:
         Segments whose end is being decided, or whose leader does not answer in time, count, too. `None` while it stops.
         """
 
+    def hand_over(self, limit_ms: int) -> dict[str, Any] | None:
+        """Has other nodes lead what this one leads, as it is about to stop; takes `limit_ms` at most.
+
+        Tells `handed_over` and `staying`, numbers of segments, and `why` some stay, or `None`. `None` in place of all
+        that once it is stopped; `stop` ends it. The broker leads nothing new afterwards.
+        """
+
     def remains(self) -> list[dict[str, Any]]:
         """Tells what lies on this disk of topics that the metadata neither name nor call deleted.
 

@@ -15,6 +15,7 @@ pub(crate) mod segment;
 pub(crate) mod standing;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -54,6 +55,7 @@ pub(crate) struct Cluster {
     control: ControlQueue,
     barrier: Barrier,
     room: DiskRoom,
+    leaves: AtomicBool,
     raft_status: Lock<Value>,
 }
 
@@ -71,6 +73,7 @@ impl Cluster {
             control: ControlQueue::new(),
             barrier: Barrier::default(),
             room: DiskRoom::default(),
+            leaves: AtomicBool::new(false),
             raft_status: Lock::new(json!({})),
             config,
             metrics,
@@ -138,6 +141,16 @@ impl Cluster {
     /// The place where writes that found no room on the disk are noted.
     pub(crate) fn room(&self) -> &DiskRoom {
         &self.room
+    }
+
+    /// Whether this process is about to stop and hands over what it leads: it begins to lead nothing more.
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::Acquire)
+    }
+
+    /// Has [`Cluster::leaves`] be true from here on.
+    pub(crate) fn leave(&self) {
+        self.leaves.store(true, Ordering::Release);
     }
 
     /// The status of Raft as Raft itself reports it.

@@ -136,9 +136,9 @@ impl Copies {
     /// Makes the log of a segment that this disk will store, durably.
     pub(crate) async fn prepare(&self, segment: &Descriptor, producers: &[u8]) -> Result<()> {
         let invalid = |problem: &str| Error::InvalidRequest { problem: format!("prepare: {problem}") };
-        if segment.leader.node.0 == self.cluster().node_id()
-            && !is_led_by(segment.leader, self.cluster().config())
-        {
+        let (cluster, leader) = (self.cluster(), segment.leader);
+        // Whoever asks takes another leader then.
+        if leader.node.0 == cluster.node_id() && (!is_led_by(leader, cluster.config()) || cluster.leaves()) {
             let key = Place::of(segment).to_string();
             return Err(Error::NotLeader { key, hint: None });
         }

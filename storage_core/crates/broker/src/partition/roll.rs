@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use walrus_metadata::rolling::Reason;
-use walrus_metadata::{Request, Response, Segment};
+use walrus_metadata::{NodeState, Request, Response, Segment};
 use walrus_model::{Descriptor, NodeId, Value};
 
 use crate::cluster::segment::label;
@@ -167,7 +167,7 @@ async fn allot(copies: &Arc<Copies>, roll: &Roll, leader: &Leader, avoid: &[u32]
     if let Some(successor) = listed_successor(copies, &roll.segment)
         && !avoid.contains(&successor.leader.node.0)
         && !copies.cluster().liveness().is_silent(successor.leader.node.0)
-        && still_runs(copies, &successor)
+        && may_serve(copies, &successor)
     {
         return Ok(successor);
     }
@@ -178,11 +178,11 @@ fn listed_successor(copies: &Arc<Copies>, segment: &Descriptor) -> Option<Descri
     copies.cluster().current(segment)?.successor
 }
 
-/// Whether the process that is to lead a successor still runs, as far as metadata knows.
-fn still_runs(copies: &Arc<Copies>, successor: &Descriptor) -> bool {
+/// Whether the process that is to lead a successor still runs and is not about to stop, as far as metadata knows.
+fn may_serve(copies: &Arc<Copies>, successor: &Descriptor) -> bool {
     let routing = copies.cluster().routing();
     let node = routing.metadata.nodes.get(&successor.leader.node);
-    node.is_some_and(|node| node.process == successor.leader.process)
+    node.is_some_and(|node| node.process == successor.leader.process && node.state != NodeState::Stopping)
 }
 
 async fn begin_roll(

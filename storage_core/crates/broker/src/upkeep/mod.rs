@@ -4,6 +4,7 @@ pub(crate) mod catch_up;
 pub(crate) mod departure;
 mod emptied;
 mod fate;
+pub(crate) mod hand_over;
 pub(crate) mod holes;
 pub(crate) mod lag;
 pub(crate) mod left;

@@ -8,6 +8,7 @@ mod damage;
 mod disks;
 mod faults;
 mod forwarding;
+mod hand_over;
 mod harness;
 mod hostile;
 mod leases;

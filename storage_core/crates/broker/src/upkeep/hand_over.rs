@@ -1,0 +1,231 @@
+//! The hand-over of a node that stops: the segments that it leads are rolled, so that other nodes lead the next ones before it
+//! goes. Nothing fails over then, and no append waits for a silence to be noticed. Where nobody can take them it ends at once:
+//! the nodes of a cluster that all stop do not wait for each other.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use walrus_metadata::rolling::Reason;
+use walrus_metadata::{
+    Metadata, Node, NodeState, Present, Request, Segment, SegmentState, has_other_leaders, successor,
+};
+use walrus_model::{NodeId, SegmentId};
+
+use crate::cluster::Cluster;
+use crate::cluster::routing::is_led_by;
+use crate::cluster::segment::log_id;
+use crate::node::patience;
+use crate::partition::Partitions;
+
+/// Limit on the segments that are rolled at the same time: each costs commands, which the metadata take together.
+const ROLLS_MAX: usize = 64;
+
+/// What came of a hand-over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandOver {
+    /// Segments that this process led and whose successors other nodes lead.
+    pub handed_over: u64,
+    /// Open segments that it leads still; other nodes, or its next process, will decide where they end.
+    pub staying: u64,
+    /// Why the hand-over ended before it was through.
+    pub why: Option<Staying>,
+}
+
+/// Why a node that stops leads segments still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staying {
+    /// No other node may lead them, or too few nodes are left to store them.
+    NobodyElse,
+    /// This node has lost its lease: the metadata have no majority or no leader.
+    WithoutMetadata,
+    /// The time was up.
+    Late,
+    /// The node was told to stop at once.
+    Hurried,
+}
+
+impl Staying {
+    /// A word for it, for logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NobodyElse => "nobody else can lead them",
+            Self::WithoutMetadata => "the metadata do not answer",
+            Self::Late => "the time was up",
+            Self::Hurried => "told to stop at once",
+        }
+    }
+}
+
+impl fmt::Display for Staying {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// The segments that were asked to be rolled and are led here still, with the time, and the number of those that are not.
+#[derive(Default)]
+struct Progress {
+    asked: HashMap<SegmentId, Instant>,
+    handed_over: u64,
+}
+
+/// Hands over whatever this process leads, for at most `patience`. No segment begins to be led here from now on.
+pub(crate) async fn run(partitions: &Arc<Partitions>, patience: Duration) -> HandOver {
+    let cluster = partitions.cluster();
+    cluster.leave();
+    let mut progress = Progress::default();
+    let why = tokio::select! {
+        why = hand_over(partitions, &mut progress, patience) => why,
+        () = tokio::time::sleep(patience) => Some(Staying::Late),
+        () = cluster.tasks().shutdown().cancelled() => Some(Staying::Hurried),
+    };
+    let led = led(cluster);
+    progress.note(&led);
+    HandOver { handed_over: progress.handed_over, staying: led.len() as u64, why }
+}
+
+/// Rolls segments until none is led here, or none can be led elsewhere.
+async fn hand_over(
+    partitions: &Arc<Partitions>,
+    progress: &mut Progress,
+    patience: Duration,
+) -> Option<Staying> {
+    let cluster = partitions.cluster();
+    let mut announcement = std::pin::pin!(announce(cluster, patience));
+    let (mut is_announced, mut silent_since) = (false, None);
+    loop {
+        let news = cluster.news();
+        let (metadata, led) = (cluster.routing().metadata.clone(), led(cluster));
+        progress.note(&led);
+        let has_left = led.is_empty() && !is_expected(partitions, &metadata);
+        if has_left && is_announced {
+            return None;
+        }
+        let present = cluster.present(&metadata);
+        let answering = answering(cluster, &present);
+        if can_anybody_take(cluster, &metadata, &led, &answering) {
+            silent_since = None;
+        } else {
+            // Those who came back a moment ago are silent until they have answered once more.
+            let since = *silent_since.get_or_insert_with(Instant::now);
+            let may_answer_yet = can_anybody_take(cluster, &metadata, &led, &present)
+                && since.elapsed() < patience::HAND_OVER_HOPES;
+            if !may_answer_yet {
+                return (!has_left).then_some(Staying::NobodyElse);
+            }
+        }
+        if !metadata.nodes.get(&NodeId(cluster.node_id())).is_some_and(|me| cluster.holds_lease(me)) {
+            return Some(Staying::WithoutMetadata);
+        }
+        let movable = led.iter().filter(|segment| can_move(cluster, &metadata, segment, &answering));
+        let rolls = progress.take_next(movable).into_iter().map(|segment| roll(partitions, segment));
+        join_all(rolls).await;
+        tokio::select! {
+            () = &mut announcement, if !is_announced => is_announced = true,
+            () = news.wait(patience::HAND_OVER_LOOK) => {}
+        }
+    }
+}
+
+impl Progress {
+    /// Takes note of what is led here now.
+    fn note(&mut self, led: &[Segment]) {
+        let before = self.asked.len();
+        self.asked.retain(|asked, _| led.iter().any(|segment| segment.descriptor.id == *asked));
+        self.handed_over += (before - self.asked.len()) as u64;
+    }
+
+    /// Takes the segments to roll now, as many as may be under way.
+    fn take_next<'a>(&mut self, movable: impl Iterator<Item = &'a Segment>) -> Vec<&'a Segment> {
+        let now = Instant::now();
+        let is_due =
+            |at: Option<&Instant>| at.is_none_or(|at| now.duration_since(*at) >= patience::HAND_OVER_RETRY);
+        let under_way = self.asked.values().filter(|at| !is_due(Some(at))).count();
+        let due = movable.filter(|segment| is_due(self.asked.get(&segment.descriptor.id)));
+        let next: Vec<&Segment> = due.take(ROLLS_MAX.saturating_sub(under_way)).collect();
+        self.asked.extend(next.iter().map(|segment| (segment.descriptor.id, now)));
+        next
+    }
+}
+
+/// Tells the metadata that this process stops, so that they give it nothing new. Without that, as in a cluster one of whose
+/// members does not know the command yet, it may be given segments while it hands others over, and hands those over too.
+async fn announce(cluster: &Cluster, patience: Duration) {
+    let routing = cluster.routing();
+    let me = routing.metadata.nodes.get(&NodeId(cluster.node_id()));
+    let Some(me) = me.filter(|me| may_announce(cluster, &routing.metadata, me)) else { return };
+    let request = Request::SetNodeState { node: me.id, process: me.process, state: NodeState::Stopping };
+    drop(routing);
+    if let Err(refusal) = cluster.control().ask(&request, patience).await {
+        tracing::warn!(?refusal, "the metadata do not know that this node stops");
+    }
+}
+
+fn may_announce(cluster: &Cluster, metadata: &Metadata, me: &Node) -> bool {
+    metadata.knows_placement() && me.process == cluster.config().process
+}
+
+/// The open segments that this process leads.
+fn led(cluster: &Cluster) -> Vec<Segment> {
+    let routing = cluster.routing();
+    let last =
+        routing.topics().flat_map(|route| &route.topic.partitions).filter_map(|one| one.segments.last());
+    let is_ours = |segment: &&Segment| {
+        segment.state == SegmentState::Open && is_led_by(segment.descriptor.leader, cluster.config())
+    };
+    last.filter(is_ours).cloned().collect()
+}
+
+/// These nodes without those that do not answer.
+fn answering(cluster: &Cluster, present: &Present) -> Present {
+    let mut answering = present.clone();
+    for silent in cluster.liveness().silent() {
+        answering.alive.remove(&NodeId(silent));
+    }
+    answering
+}
+
+/// Whether one of the present nodes could lead what this one leads, or may be given, in its place.
+fn can_anybody_take(cluster: &Cluster, metadata: &Metadata, led: &[Segment], present: &Present) -> bool {
+    match led.is_empty() {
+        true => has_other_leaders(metadata, NodeId(cluster.node_id()), present),
+        false => led.iter().any(|segment| can_move(cluster, metadata, segment, present)),
+    }
+}
+
+/// Whether another one of the present nodes could lead the segment that follows.
+fn can_move(cluster: &Cluster, metadata: &Metadata, segment: &Segment, present: &Present) -> bool {
+    let (segment, me) = (&segment.descriptor, NodeId(cluster.node_id()));
+    successor(metadata, segment.topic, segment.partition, segment.id, &[me], present).is_some()
+}
+
+/// Whether a segment may yet come to be led here: this node has made its log, for the leader of the segment before it, which
+/// answers, ends that one just now.
+fn is_expected(partitions: &Partitions, metadata: &Metadata) -> bool {
+    let cluster = partitions.cluster();
+    let last = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    last.filter_map(|partition| partition.segments.last()).any(|segment| {
+        let is_ours = |next: &&walrus_model::Descriptor| is_led_by(next.leader, cluster.config());
+        let before = segment.descriptor.leader;
+        let is_ending = !is_led_by(before, cluster.config()) && !cluster.liveness().is_silent(before.node.0);
+        segment
+            .successor
+            .as_ref()
+            .filter(is_ours)
+            .is_some_and(|next| is_ending && partitions.copies().bucket().log(log_id(next)).is_some())
+    })
+}
+
+async fn roll(partitions: &Partitions, segment: &Segment) {
+    if !partitions.leaders().may_lead(segment) {
+        return; // it was written before: whoever suspects its leader ends it
+    }
+    if let Err(error) = partitions.end_segment(segment, Reason::Stopping).await {
+        let segment = segment.descriptor.id;
+        tracing::warn!(%segment, %error, "a segment cannot be handed over yet");
+    }
+}
