@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from ledger import Ledger, entry
+from waiting import wait_until
 from walrus_node.metadata.journal import Journal, Owner
 from walrus_node.metadata.raft import (
     COMMAND_BYTES_MAX,
@@ -350,6 +351,16 @@ def test_who_is_told_to_stand_by_its_leader_stands_without_asking(alone: Alone) 
     assert alone.raft.status().term == 2
 
 
+def test_what_a_leader_appended_before_it_was_told_that_another_stands_takes_nothing_back(alone: Alone) -> None:
+    """Under a stream of commands an append came right behind the word, and leadership was not handed over."""
+    alone.append(1, 0, ("a", 1))
+    alone.hear(LEADER, type="stand", term=1)
+    alone.append(2, 1, ("b", 1))
+    assert asked(alone) == {("request_vote", str(LEADER)), ("request_vote", str(THIRD))}
+    alone.append(3, 1, ("c", 2), term=2)
+    assert asked(alone) == set(), "it was told once"
+
+
 @pytest.mark.parametrize(("sender", "term"), [(THIRD, 1), (LEADER, 0)])
 def test_nobody_else_makes_it_stand(alone: Alone, sender: UUID, term: int) -> None:
     alone.append(1, 0, ("a", 1))
@@ -367,6 +378,17 @@ def test_a_leader_lets_only_who_holds_everything_stand(alone: Alone) -> None:
     alone.hear(THIRD, **held, next_index=alone.raft.last.index + 1)
     assert ("stand", str(THIRD)) in asked(alone)
     assert not {kind for kind, _ in asked(alone)} & {"stand"}, "once is enough"
+
+
+def test_a_leader_appends_nothing_while_another_is_to_lead_but_for_a_moment_only(alone: Alone) -> None:
+    """Who lacked what was appended meanwhile lost the vote."""
+    alone.lead()
+    alone.raft.transfer(None)
+    alone.raft.submit(REGULAR, entry("waits"), lambda *_: None)
+    last = alone.raft.last.index
+    alone.raft.tick(0.0)
+    assert alone.raft.last.index == last
+    wait_until("it leads on, for nobody takes over", lambda: alone.raft.tick(0.0) or alone.raft.last.index > last)
 
 
 def test_a_leader_does_not_count_a_frozen_peer_as_connected(alone: Alone) -> None:

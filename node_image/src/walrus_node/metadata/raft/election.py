@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 # Where nobody is believed to lead, waiting protects nothing: only the split of votes is to be avoided.
 LEADERLESS_S = (0.15, 0.6)
 LEADER_LOST_S = (0.03, 0.25)
+# While another is to lead, this leader appends nothing for so long: who lacks its last entry loses the vote.
+HANDED_OVER_S = 0.5
 # A peer that has not answered for so many beats is as good as gone, though its connection is open: it may be frozen.
 SILENT_S = 2.0
 
@@ -27,6 +29,8 @@ class Election(Proposals):
         self._votes_for_me: set[Node] = set()
         self._would_vote: set[Node] = set()
         self._may_stand = False
+        # By the leader itself, whose appends are still on their way: they do not take it back.
+        self._told_to_stand = False
         self._leader_heard_at = -ELECTION_S[1]
         # Whether this leader is to let somebody lead, and whom.
         self._transferring: tuple[UUID | None] | None = None
@@ -65,7 +69,8 @@ class Election(Proposals):
             self.election_deadline = 0.0
 
     def transfer(self, to: UUID | None) -> None:
-        """Let another voter lead; thread-safe."""
+        """Let another voter lead; thread-safe. What is proposed here waits for that, for a moment at most."""
+        self._appends_from = monotonic() + HANDED_OVER_S
         self._transferring = (to,)
 
     def _hand_over(self) -> None:
@@ -83,11 +88,12 @@ class Election(Proposals):
         ]
         if able:
             self._transferring = None
+            self._appends_from = monotonic() + HANDED_OVER_S
             self._send(max(able, key=lambda node: self.heard_at[node]), {"type": "stand", "term": self.term})
 
     def _on_stand(self, node: Node, message: Message) -> None:
         if self.is_voter and node == self.leader and message["term"] == self.term:
-            self._may_stand = True
+            self._may_stand = self._told_to_stand = True
             self.election_deadline = 0.0
 
     def hears(self, node: Node) -> bool:
@@ -96,7 +102,7 @@ class Election(Proposals):
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802 - overrides PySyncObj
         """PySyncObj stands for election only where this is true and its deadline has passed."""
-        may_stand, self._may_stand = self._may_stand, False
+        may_stand, self._may_stand, self._told_to_stand = self._may_stand, False, False
         return may_stand or not self.other_voters
 
     def _on_request_vote(self, node: Node, message: Message) -> None:
@@ -124,6 +130,7 @@ class Election(Proposals):
     def _SyncObj__setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
         """Durable before anything is said about it. A vote for oneself starts the count."""
         super()._SyncObj__setCurrentTerm(term, votedForNodeId)
+        self._told_to_stand = False
         self._votes_for_me = {self._me} if votedForNodeId == self._me.id else set()
 
     def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
@@ -147,8 +154,9 @@ class Election(Proposals):
         self.leader = leader
         self._SyncObj__setState(FOLLOWER)
         if leader is not None:
-            self._may_stand = False
             self._leader_heard_at = monotonic()
+        if leader is not None and not self._told_to_stand:
+            self._may_stand = False
             self.election_deadline = monotonic() + self._SyncObj__generateRaftTimeout()
 
     def _miss_leader(self) -> None:

@@ -47,13 +47,15 @@ class Raft(Replication):
 
     def _due_in_s(self) -> float:
         now = monotonic()
-        if self._proposals and self.leader is not None:
+        if self._proposals and self.leader is not None and not self._holds_back():
             return 0.0
         if self.role == LEADER:
             if not self.other_voters and self.last.index > self.commit_index:
                 return 0.0
-            beat_at = float(self._SyncObj__newAppendEntriesTime)
-            return max(0.0, beat_at - now) if self.peers else _NOTHING_DUE_S
+            due_at = float(self._SyncObj__newAppendEntriesTime) if self.peers else now + _NOTHING_DUE_S
+            if self._proposals:
+                due_at = min(due_at, self._appends_from)
+            return max(0.0, due_at - now)
         return max(0.0, self.election_deadline - now) if self.is_voter else _NOTHING_DUE_S
 
     def receive(self, peer: str, message: Message) -> None:

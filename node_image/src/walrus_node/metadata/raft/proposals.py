@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.journal import Entry
 from walrus_node.metadata.raft.parts import Parts
-from walrus_node.metadata.raft.pinned import LEADER, MEMBERSHIP, NO_OP, REGULAR, SUCCESS, Node, Waiter
+from walrus_node.metadata.raft.pinned import LEADER, MEMBERSHIP, NO_OP, REGULAR, SUCCESS, Node, Waiter, monotonic
 from walrus_node.metadata.raft.voters import Voters, decode_voters
 from walrus_node.metadata.store import Applied, Rejected
 from walrus_node.metadata.wire import FRAME_BYTES_MAX, Message
@@ -42,6 +42,8 @@ class Proposals(Voters):
         # An answer to a request of the process before must not be taken for one to a request of this one.
         self._next_request = random.getrandbits(60)
         self._decided: list[Callable[[], None]] = []
+        # A leader appends nothing before this moment, while it lets another lead.
+        self._appends_from = 0.0
         super().__init__(parts)
 
     def submit(self, kind: int, command: bytes, answered: Answered) -> None:
@@ -49,9 +51,9 @@ class Proposals(Voters):
         self._proposals.append(Proposal(bytes([kind]) + command, answered))
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802 - overrides PySyncObj
-        """Append or forward what waits; without a leader it keeps waiting."""
+        """Append or forward what waits; without a leader, or while another is about to lead, it keeps waiting."""
         leader = self.leader
-        if leader is None or not self._proposals:
+        if leader is None or not self._proposals or self._holds_back():
             return
         before = self.last.index
         for _ in range(len(self._proposals)):
@@ -66,6 +68,9 @@ class Proposals(Voters):
             # Followers write while this member syncs.
             self._SyncObj__sendAppendEntries()
             self._journal.sync()
+
+    def _holds_back(self) -> bool:
+        return bool(self.role == LEADER) and monotonic() < self._appends_from
 
     def _append_proposal(self, proposal: Proposal) -> None:
         """Durable only after the journal's sync, which the caller does for many."""
