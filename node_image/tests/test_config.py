@@ -40,6 +40,7 @@ def test_without_flags_the_documented_defaults_hold() -> None:
         text_idle_ms=3_600_000,
     )
     assert config.memory_budget_bytes is None
+    assert config.hand_over_ms == 10_000
 
 
 def test_variables_of_the_original_work() -> None:

@@ -84,3 +84,48 @@ def test_metadata_that_cannot_go_on_end_the_node_with_why() -> None:
     with pytest.raises(StartError, match="the metadata cannot go on: the journal is damaged") as failed:
         asyncio.run(run())
     assert failed.value.exit_code == DATA_REFUSED
+
+
+def test_a_node_that_is_asked_to_end_once_more_leaves_its_last_thing_undone() -> None:
+    def ended_by(*asked: str) -> list[str]:
+        done: list[str] = []
+
+        async def run() -> None:
+            ending, began = Ending(), asyncio.Event()
+
+            async def start() -> str:
+                getattr(ending, asked[0])()
+                return "started"
+
+            async def last() -> None:
+                began.set()
+                for name in asked[1:]:
+                    getattr(ending, name)()
+                    await asyncio.Event().wait()
+                done.append("last")
+
+            assert await ending.wait(start()) == "started"
+            await ending.unless_hurried(last())
+            done.append("end")
+
+        asyncio.run(run())
+        return done
+
+    assert ended_by("request") == ["last", "end"]
+    assert ended_by("request", "request") == ["end"]
+    assert ended_by("request", "hurry") == ["end"]
+    assert ended_by("hurry") == ["end"]
+
+
+def test_a_start_that_is_not_through_leaves_nothing_to_hand_over() -> None:
+    async def run() -> None:
+        ending = Ending()
+
+        async def start() -> str:
+            ending.request()
+            await asyncio.Event().wait()
+            return "never"
+
+        assert await ending.wait(start()) is None
+
+    asyncio.run(run())

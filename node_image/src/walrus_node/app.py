@@ -18,6 +18,7 @@ from walrus_node.closing import Closing
 from walrus_node.config import Config
 from walrus_node.controller import Controller
 from walrus_node.data_plane import Feed, open_data_plane
+from walrus_node.departure import depart
 from walrus_node.ending import DATA_REFUSED, FAILED, PORT_IN_USE, Ending, StartError
 from walrus_node.entrance import Entrance
 from walrus_node.files import DataRefusedError
@@ -44,16 +45,23 @@ _GRACE_MS = 1_000
 
 
 async def run(config: Config) -> bool:
-    """Run until SIGTERM or SIGINT; raises `StartError` when it cannot go on. True: it is to be started again."""
+    """Run until SIGTERM or SIGINT; raises `StartError` when it cannot go on. True: it is to be started again.
+
+    SIGTERM has the node hand over what it leads first; SIGINT, or a second SIGTERM, ends it at once.
+    """
     try:
         secrets = Secrets(config.secret_file)
     except DataRefusedError as error:
         raise StartError(str(error), FAILED) from None
-    ending, closing = Ending(), Closing()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ending.request)
+    ending, closing, presence = Ending(), Closing(), Presence()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.request)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, ending.hurry)
     try:
-        await ending.wait(_start(config, secrets, ending, closing))
+        started = await ending.wait(_start(config, secrets, presence, ending, closing))
+        if started is not None and config.hand_over_ms > 0:
+            view, node = started
+            view.depart()
+            await ending.unless_hurried(depart(node, presence, config.hand_over_ms / 1_000))
     except DataRefusedError as error:
         raise StartError(str(error), DATA_REFUSED) from None
     finally:
@@ -61,10 +69,11 @@ async def run(config: Config) -> bool:
     return ending.starts_again
 
 
-async def _start(config: Config, secrets: Secrets, ending: Ending, closing: Closing) -> None:
+async def _start(
+    config: Config, secrets: Secrets, presence: Presence, ending: Ending, closing: Closing
+) -> tuple[NodeView, OnDuty]:
     """Take the node through its stages; what it opens is in *closing* at once."""
     ground = await lay_ground(config, secrets, closing)
-    presence = Presence()
     view = NodeView(ground, presence)
     fronted = await _open_front(ground, view, ending, closing)
     view.reach(fronted)
@@ -104,11 +113,13 @@ async def _start(config: Config, secrets: Secrets, ending: Ending, closing: Clos
     registration = ground.registration(addresses, entered.node_id, ground.listeners(data_plane.addresses()))
     controller = Controller(entered.node_id, registration, entered.store, data_plane, presence)
     closing.add(controller.stop)
-    view.reach(OnDuty(serving, controller))
+    on_duty = OnDuty(serving, controller)
+    view.reach(on_duty)
     controller.start()
     await controller.registered.wait()
     listeners = ", ".join(f"{name} {address}" for name, address in addresses.items())
     log.info("ready: node %d, %s", entered.node_id, listeners)
+    return view, on_duty
 
 
 async def _open_front(ground: Ground, view: NodeView, ending: Ending, closing: Closing) -> Fronted:

@@ -107,6 +107,8 @@ class Config:
     limits: Limits
     # None: a quarter of the memory that the process may use.
     memory_budget_bytes: int | None
+    # 0: a node that stops hands nothing over.
+    hand_over_ms: int
     secret_file: Path | None
     log_level: str
     log_file: Path | None
@@ -183,6 +185,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
             text_idle_ms=flags.text_idle_timeout,
         ),
         memory_budget_bytes=flags.memory_budget,
+        hand_over_ms=flags.hand_over_timeout,
         secret_file=flags.secret_file,
         log_level=flags.log_level,
         log_file=flags.log_file,
@@ -337,6 +340,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_budget,
         metavar="BYTES",
         help="requests and answers that are held at a time, at least 32MiB; default: a quarter of the memory",
+    )
+    add(
+        "--hand-over-timeout",
+        default="10s",
+        type=_duration,
+        metavar="DURATION",
+        help="how long SIGTERM may wait until other nodes lead what this one led; 0: not at all",
     )
     add(
         "--log-level",

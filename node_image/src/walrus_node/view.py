@@ -29,6 +29,7 @@ class NodeView:
         self._presence = presence
         self._stage: Stage = ground
         self._awaited = "start: reading the data directory"
+        self._departs = False
 
     def reach(self, stage: Stage) -> None:
         """Show that stage from now on."""
@@ -38,8 +39,14 @@ class NodeView:
         """Show what keeps the node from its next stage."""
         self._awaited = what
 
+    def depart(self) -> None:
+        """Show from now on that the node is about to stop."""
+        self._departs = True
+
     def missing(self) -> list[str]:
         """What keeps the node from being ready; empty if nothing does."""
+        if self._departs:
+            return ["stopping: this node hands over what it leads, and ends"]
         on_duty = reached(self._stage, OnDuty)
         return [self._awaited] if on_duty is None else on_duty.controller.missing()
 

@@ -154,6 +154,7 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         "automountServiceAccountToken": False,
         # Variables of Services would shadow those of the broker where a Service is called `walrus`.
         "enableServiceLinks": False,
+        # A broker hands over what it leads for 10 s at most (`--hand-over-timeout`), and closes within 2 s.
         "terminationGracePeriodSeconds": 30,
         "securityContext": {
             "runAsNonRoot": True,

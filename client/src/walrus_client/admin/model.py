@@ -118,7 +118,7 @@ class NodeView:
     grpc_address: str
     http_address: str
     admin_address: str
-    state: str  # "up" or "full"
+    state: str  # "up", "full", "draining" or "stopping"
     alive: bool
     voter: bool
     listeners: tuple[Listener, ...] = ()  # those for organisations other than `default`

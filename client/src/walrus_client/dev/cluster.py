@@ -20,7 +20,7 @@ from walrus_client.dev.processes import start_process
 from walrus_client.dev.state import ClusterState, DevError, NodeOptions, NodeState, Ports
 
 READY_TIMEOUT_S = 60.0  # from the start of a node until it serves
-STOP_GRACE_S = 10.0  # for a node to end by itself before it is killed
+STOP_GRACE_S = 15.0  # for a node to end by itself before it is killed: it hands over what it leads first
 
 Progress = Callable[[str], None]
 

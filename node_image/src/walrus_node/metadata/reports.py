@@ -28,7 +28,7 @@ class Node:
     disk: UUID
     process: UUID
     name: str
-    # `up`, `full` or `draining`.
+    # `up`, `full`, `draining` or `stopping`.
     state: str
     raft_address: str
     peer_address: str
