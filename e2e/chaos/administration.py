@@ -42,6 +42,14 @@ class Administration:
 
         wait_until(f"the new disk of node-{node} to take the place of the old one", is_replaced, timeout_s=TIMEOUT_S)
 
+    def has_caught_up(self, node: int) -> bool:
+        """Whether a node has all that was acknowledged in the segments of which it has copies."""
+        try:
+            with self.of(node) as admin:
+                return not admin.caught_up()
+        except WalrusError:
+            return False  # it does not answer
+
     def is_without(self, disks: Iterable[str], *, node: int) -> bool:
         """Whether these disks are out, and nothing lacks copies, as a node sees it."""
         status = self._status(node)

@@ -16,6 +16,7 @@ from walrus_client import Client, Partition
 from chaos.claims import held_to_account
 from chaos.cursor import judge_cursor
 from chaos.disk_verdict import Extent, judge_disks
+from chaos.failovers import Failovers
 from chaos.faults import Fault
 from chaos.preparation import prepared
 from chaos.vanishing import vanishing
@@ -91,13 +92,15 @@ def run(
     say: Say,
     directory: Path,
     forgets: bool = False,
+    planned: bool = False,
 ) -> Report:
     """Does *faults* until they end or *duration_s* is over, then checks everything.
 
-    With *forgets* the metadata may lose commands, and with them that a topic was deleted. Raises what made the cluster
-    or a client give up.
+    With *forgets* the metadata may lose commands, and with them that a topic was deleted. With *planned* each fault
+    waits until all nodes have caught up, and nothing may fail over. Raises what made the cluster or a client give up.
     """
     report = Report(seed)
+    failovers = Failovers() if planned else None
     world.found()
     say(f"{len(world.nodes)} nodes serve")
     bootstraps = [_from(world, node) for node in world.nodes]
@@ -114,7 +117,10 @@ def run(
         for fault in faults:
             if time.monotonic() - began >= duration_s:
                 break
-            _once(world, crew, fault, report, say)
+            _once(world, crew, fault, report, say, failovers)
+    if failovers is not None:
+        failovers.note(world.failovers())
+        report.verdicts["failovers"] = failovers
     report.verdicts["claims of every node"] = claims
     report.verdicts["topics from which records go"] = vanished
     report.acked = workload.total()
@@ -124,8 +130,11 @@ def run(
     return report
 
 
-def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say) -> None:
+def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say, failovers: Failovers | None) -> None:
     workload = crew.workload
+    if failovers is not None:
+        world.wait_until_all_have_caught_up()
+        failovers.note(world.failovers())
     before, in_spite = workload.total(), ""
     with prepared(world, crew, fault):
         struck = time.monotonic()
@@ -135,6 +144,8 @@ def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say) -> N
             report.through_s.append(time.monotonic() - struck)
             in_spite = f" in spite of it after {report.through_s[-1]:.1f} s (last: {last}),"
         threading.Event().wait(max(0.0, fault.lasting_ms / 1000 - (time.monotonic() - struck)))
+        if failovers is not None:
+            failovers.note(world.failovers())
         world.heal(done)
     healed = time.monotonic()
     last = workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend)

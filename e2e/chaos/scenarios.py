@@ -40,8 +40,9 @@ class Cast:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done; how many copies of each segment it takes to survive it, whether each node must have one, and
-    whether the metadata may lose commands.
+    """What is done; how many copies of each segment it takes to survive it, whether each node must have one, whether
+    the metadata may lose commands, and whether nodes are only asked to stop, one at a time and while all others have
+    caught up, so that nothing fails over.
     """
 
     what: str
@@ -49,6 +50,7 @@ class Scenario:
     copies: int = 1
     everywhere: bool = False
     forgets: bool = False
+    planned: bool = False
 
 
 def _short(cast: Cast) -> Iterator[Fault]:
@@ -214,6 +216,6 @@ SCENARIOS = {
     "rolled-back-topic": Scenario(
         "the metadata of all nodes are from before a topic, which is taken back", _rolled_back_topic, forgets=True
     ),
-    "rolling-restart": Scenario("each node is restarted in turn", _rolling_restart),
+    "rolling-restart": Scenario("each node is restarted in turn", _rolling_restart, planned=True),
     "clocks": Scenario("clocks jump", _clocks),
 }

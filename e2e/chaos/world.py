@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -36,6 +37,7 @@ MAY_END_S = 60.0  # after a disk was full
 SCRUB_EVERY_MS = 500
 MENDED_TIMEOUT_S, MENDED_LOOK_S = 120.0, 1.0
 RESET_S = 0.5  # for connections that stand to be reset
+_FAILOVERS = re.compile(r'walrus_failovers_total\{reason="([a-z_]+)"\} ([0-9.]+)')
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -103,6 +105,27 @@ class World:
             and sum(member.get("voter") is True for member in (status.get("raft") or {}).get("members", ())) >= voters
             for status in statuses
         )
+
+    def wait_until_all_have_caught_up(self) -> None:
+        """Returns when each node could do without any other: what whoever restarts them one by one waits for."""
+
+        def have_caught_up() -> bool:
+            return self.is_whole() and all(self._administration.has_caught_up(node) for node in self.nodes)
+
+        wait_until("all nodes to catch up", have_caught_up, timeout_s=READY_TIMEOUT_S)
+
+    def failovers(self) -> dict[int, dict[str, int]]:
+        """The segments whose end each node that answers has decided in a recovery, by cause."""
+        found = {}
+        for node in self.nodes:
+            try:
+                with _OPENER.open(f"http://{address(node)}:{HTTP_PORT}/metrics", timeout=2) as answer:
+                    lines = answer.read().decode().splitlines()
+            except OSError:
+                continue
+            counters = (_FAILOVERS.fullmatch(line) for line in lines)
+            found[node] = {counter[1]: int(float(counter[2])) for counter in counters if counter}
+        return found
 
     def start(self, node: int, *more: str) -> None:
         """Starts the process of a node on its data, with *more* options than the others."""
