@@ -184,6 +184,12 @@ pub enum CommandRejection {
         /// Its identity.
         topic: TopicId,
     },
+    /// The leader of a segment that would be opened is about to stop.
+    #[error("node {node:?} is about to stop and leads no new segment: read again and decide again")]
+    LeaderStops {
+        /// The node.
+        node: NodeId,
+    },
     /// The topic has another number of partitions than the proposer saw.
     #[error("topic {topic:?} has {partitions} partitions: read again and decide again")]
     PartitionsChanged {
@@ -361,6 +367,7 @@ impl CommandRejection {
             Self::StaleBallot { .. }
                 | Self::StaleEpoch { .. }
                 | Self::StaleProcess { .. }
+                | Self::LeaderStops { .. }
                 | Self::PartitionsChanged { .. }
                 | Self::UnknownNode { .. }
                 | Self::VersionMismatch { .. }

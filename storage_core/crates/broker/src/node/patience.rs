@@ -210,9 +210,8 @@ pub(crate) const DEPARTURE_LOOK: Duration = ms(500);
 pub(crate) const ALL_DEPARTURES_LOOK: Duration = s(10);
 /// Pause between two looks whether this node leads more than others: there is no hurry, and each move costs commands.
 pub(crate) const SPREAD_LOOK: Duration = s(2);
-/// Pause between two looks at what a node that stops still leads, where no news of the metadata tell it to look earlier: others
-/// may have stopped answering meanwhile.
-pub(crate) const HAND_OVER_LOOK: Duration = ms(50);
+/// Pause between two looks at what a node that stops still leads: about as long as the rolls take that were begun together.
+pub(crate) const HAND_OVER_LOOK: Duration = ms(20);
 /// A segment that was to be handed over and is led here after so long is asked for again: its roll may have failed.
 pub(crate) const HAND_OVER_RETRY: Duration = WITHOUT_SUCCESSOR;
 /// A node that stops waits so long for nodes that hold their leases and do not answer, where only they could take what it leads:

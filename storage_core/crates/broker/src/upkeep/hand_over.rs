@@ -12,7 +12,7 @@ use walrus_metadata::rolling::Reason;
 use walrus_metadata::{
     Metadata, Node, NodeState, Present, Request, Segment, SegmentState, has_other_leaders, successor,
 };
-use walrus_model::{NodeId, SegmentId};
+use walrus_model::{Descriptor, NodeId, SegmentId};
 
 use crate::cluster::Cluster;
 use crate::cluster::routing::is_led_by;
@@ -98,7 +98,6 @@ async fn hand_over(
     let mut announcement = std::pin::pin!(announce(cluster, patience));
     let (mut is_announced, mut silent_since) = (false, None);
     loop {
-        let news = cluster.news();
         let (metadata, led) = (cluster.routing().metadata.clone(), led(cluster));
         progress.note(&led);
         let has_left = led.is_empty() && !is_expected(partitions, &metadata);
@@ -124,9 +123,11 @@ async fn hand_over(
         let movable = led.iter().filter(|segment| can_move(cluster, &metadata, segment, &answering));
         let rolls = progress.take_next(movable).into_iter().map(|segment| roll(partitions, segment));
         join_all(rolls).await;
+        // The loop does not look on each change of the metadata: each roll makes some, and a look costs what is led.
+        let pause = tokio::time::sleep(patience::HAND_OVER_LOOK);
         tokio::select! {
             () = &mut announcement, if !is_announced => is_announced = true,
-            () = news.wait(patience::HAND_OVER_LOOK) => {}
+            () = pause => {}
         }
     }
 }
@@ -203,20 +204,24 @@ fn can_move(cluster: &Cluster, metadata: &Metadata, segment: &Segment, present: 
     successor(metadata, segment.topic, segment.partition, segment.id, &[me], present).is_some()
 }
 
-/// Whether a segment may yet come to be led here: this node has made its log, for the leader of the segment before it, which
-/// answers, ends that one just now.
+/// Whether a segment may yet come to be led here: somebody decides where the one before it ends, or its leader, which answers,
+/// has had this node make the log of the next one and ends it just now.
 fn is_expected(partitions: &Partitions, metadata: &Metadata) -> bool {
     let cluster = partitions.cluster();
-    let last = metadata.topics.values().flat_map(|topic| &topic.partitions);
-    last.filter_map(|partition| partition.segments.last()).any(|segment| {
-        let is_ours = |next: &&walrus_model::Descriptor| is_led_by(next.leader, cluster.config());
-        let before = segment.descriptor.leader;
-        let is_ending = !is_led_by(before, cluster.config()) && !cluster.liveness().is_silent(before.node.0);
-        segment
-            .successor
-            .as_ref()
-            .filter(is_ours)
-            .is_some_and(|next| is_ending && partitions.copies().bucket().log(log_id(next)).is_some())
+    let (config, liveness) = (cluster.config(), cluster.liveness());
+    let is_ending = |segment: &Segment, next: &Descriptor| match segment.state {
+        SegmentState::Sealing(_) => true,
+        SegmentState::Open => {
+            let leader = segment.descriptor.leader;
+            let is_elsewhere = !is_led_by(leader, config) && !liveness.is_silent(leader.node.0);
+            is_elsewhere && partitions.copies().bucket().log(log_id(next)).is_some()
+        }
+        SegmentState::Sealed(_) => false,
+    };
+    let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+    partitions.filter_map(|partition| partition.segments.last()).any(|segment| {
+        let next = segment.successor.as_ref().filter(|next| is_led_by(next.leader, config));
+        next.is_some_and(|next| is_ending(segment, next))
     })
 }
 

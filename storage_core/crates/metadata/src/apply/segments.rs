@@ -5,7 +5,7 @@ use walrus_model::{Ballot, Descriptor, Epoch, Offset, Replication, SegmentId, Va
 use crate::answer::Answer;
 use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, Partition, Segment, SegmentState};
+use crate::state::{Metadata, NodeState, Partition, Segment, SegmentState};
 
 /// A producer that has written nothing for this long may be forgotten at the next segment, where there are too many.
 const PRODUCER_QUIET_MS: u64 = 15 * 60 * 1_000;
@@ -217,8 +217,8 @@ pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u
     segment
 }
 
-/// Checks that a new segment is led by a registered process whose node stores it too, and that its replicas are disks of
-/// members.
+/// Checks that a new segment is led by a registered process, which is not about to stop and whose node stores it too, and that
+/// its replicas are disks of members.
 pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Result<(), CommandRejection> {
     let leader = descriptor.leader;
     let node = metadata.nodes.get(&leader.node).ok_or(CommandRejection::UnknownNode { node: leader.node })?;
@@ -228,6 +228,10 @@ pub(super) fn check_replicas(metadata: &Metadata, descriptor: &Descriptor) -> Re
             current: node.process,
             got: leader.process,
         });
+    }
+    if node.state == NodeState::Stopping {
+        // It was chosen before it said so, and does not look any more for what it leads.
+        return Err(CommandRejection::LeaderStops { node: node.id });
     }
     let Replication { factor, write_quorum } = descriptor.replication();
     if write_quorum == 0 || write_quorum > factor {

@@ -183,6 +183,32 @@ fn a_node_that_stops_leads_nothing_new_and_stores_on_until_its_next_process() {
     assert!(!has_other_leaders(&metadata, stopping, &present));
 }
 
+/// A topic was planned just before its leader said that it stops, and made just after that had looked for the last time.
+#[test]
+fn what_was_planned_for_a_leader_that_stops_meanwhile_is_planned_anew() {
+    let mut metadata = cluster(3);
+    let present = everybody(&metadata);
+    let request = Request::CreateTopic {
+        org: "default".to_owned(),
+        name: "late".to_owned(),
+        partitions: 1,
+        internal: false,
+        config: BTreeMap::new(),
+    };
+    let Ok(Plan::Propose(proposal)) = plan(&metadata, &present, &request, Uuid::new_v4) else {
+        panic!("three nodes can lead it");
+    };
+    let early = proposal.envelope(Uuid::new_v4(), 1);
+    let Command::CreateTopic { first, .. } = &early.command else { panic!("it makes a topic") };
+    let leader = first[0].leader.node;
+    stop(&mut metadata, leader);
+    let refused = walrus_metadata::apply(&mut metadata, &early).expect_err("its leader stops");
+    assert_eq!(refused, CommandRejection::LeaderStops { node: leader });
+    assert!(refused.is_stale());
+    ask(&mut metadata, &present, &request).expect("another leads it");
+    assert_ne!(open(&metadata, metadata.names["default"]["late"], 0).leader.node, leader);
+}
+
 #[test]
 fn where_nodes_are_left_that_stay_the_next_segment_is_stored_there_and_no_other_is_moved() {
     let mut metadata = cluster(4);

@@ -66,6 +66,8 @@ fn command_of(metadata: &Metadata, step: &Step, n: u128) -> Option<Command> {
         }
         Step::Stop(node) => {
             let node = metadata.nodes.get(&NodeId(u32::from(*node)))?;
+            let mut others = metadata.nodes.values().filter(|other| other.id != node.id);
+            others.find(|other| other.state != NodeState::Stopping)?; // somebody leads what the other steps open
             Command::SetNodeState { node: node.id, process: node.process, state: NodeState::Stopping }
         }
         Step::Create(t, sticky) => {
