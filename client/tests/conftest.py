@@ -66,6 +66,23 @@ class Storage:
             batches = self.partitions[topic, partition].batches
             return [record.value for batch in batches for record in batch.records]
 
+    def offset_at(self, topic: str, question: log_pb2.OffsetQuestion) -> log_pb2.OffsetAnswer:
+        answer = log_pb2.OffsetAnswer(partition=question.partition)
+        batches = self.partitions[topic, question.partition].batches
+        records = [record for batch in batches for record in batch.records]
+        if question.place == log_pb2.OffsetQuestion.PLACE_EARLIEST:
+            answer.offset = 0
+        elif question.place == log_pb2.OffsetQuestion.PLACE_LATEST:
+            answer.offset = len(records)
+        else:
+            newest = max((record.timestamp_ms for record in records), default=0)
+            wanted = question.timestamp_ms if question.WhichOneof("at") == "timestamp_ms" else newest
+            for record in records:
+                if record.timestamp_ms >= wanted:
+                    answer.offset, answer.timestamp_ms = record.offset, record.timestamp_ms
+                    break
+        return answer
+
     def append(self, request: log_pb2.AppendRequest) -> log_pb2.AppendResponse:
         answer = log_pb2.AppendResponse(correlation=request.correlation)
         with self.lock:
@@ -138,6 +155,7 @@ class LogPeer(log_pb2_grpc.LogServicer):
         self.on_read: Callable[[log_pb2.ReadRequest, int], None] = lambda _request, _answers: None
         self.on_init_producer: Callable[[grpc.ServicerContext], None] = lambda _context: None
         self.on_list_topics: Callable[[grpc.ServicerContext], None] = lambda _context: None
+        self.on_list_offsets: Callable[[log_pb2.OffsetQuestion], log_pb2.OffsetAnswer | None] = lambda _question: None
         self.cluster_id = "a-cluster"
         self.named: list[str] = []  # the addresses of all nodes, as this one knows them; else its own
         self.asked_for_nodes = 0
@@ -223,6 +241,20 @@ class LogPeer(log_pb2_grpc.LogServicer):
                     bytes=1536,
                 )
             return answer
+
+    def DescribeTopic(self, request, context):  # noqa: N802
+        with self.storage.lock:
+            topic = self.storage.topics.get(request.topic)
+            if topic is None:
+                refuse_call(context, grpc.StatusCode.NOT_FOUND, "UnknownTopic", f"unknown topic {request.topic}")
+            return log_pb2.DescribeTopicResponse(topic=topic)
+
+    def ListOffsets(self, request, context):  # noqa: N802
+        answer = log_pb2.ListOffsetsResponse()
+        with self.storage.lock:
+            for question in request.questions:
+                answer.answers.append(self.on_list_offsets(question) or self.storage.offset_at(request.topic, question))
+        return answer
 
     def Read(self, request, context):  # noqa: N802
         offset = request.offset

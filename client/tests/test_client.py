@@ -8,12 +8,15 @@ import pytest
 from walrus_client import (
     Client,
     Closed,
+    FoundOffset,
     OffsetOutOfRange,
+    OffsetPlace,
     OutRecord,
     ProducerOptions,
     Unavailable,
     UnknownTopic,
 )
+from walrus_client.v1 import log_pb2
 
 
 def test_what_is_appended_is_read_in_order(peer):
@@ -294,3 +297,38 @@ producer.send(b"x")
         peer.stop()
         _, told = process.communicate("\n", timeout=60)
     assert "records of a producer that was not closed are lost, or may be: 49 bytes are not delivered yet" in told
+
+
+def test_offsets_are_found_by_time_and_what_passes_is_asked_again(peer):
+    with Client(peer.address) as client:
+        client.create_topic("t", partitions=2)
+        client.append("t", [OutRecord(b"x", timestamp_ms=time) for time in (5, 9, 7)])
+        refused = []
+
+        def refuse_once(question):
+            if question.partition == 1 and not refused:
+                refused.append(question)
+                error = log_pb2.Error(code=14, reason="Unavailable", message="not sure yet", retryable=True)
+                return log_pb2.OffsetAnswer(partition=1, error=error)
+            return None
+
+        peer.on_list_offsets = refuse_once
+        assert client.list_offsets("t", {0: 6, 1: OffsetPlace.LATEST}) == {
+            0: FoundOffset(1, 9),
+            1: FoundOffset(0, None),
+        }
+        assert len(refused) == 1
+        assert client.list_offsets("t", {0: OffsetPlace.MAX_TIMESTAMP, 1: 0}) == {
+            0: FoundOffset(1, 9),
+            1: FoundOffset(None, None),
+        }
+        assert client.list_offsets("t", {0: OffsetPlace.EARLIEST}) == {0: FoundOffset(0, None)}
+
+
+def test_an_offset_that_cannot_be_found_raises_why(peer):
+    gone = log_pb2.Error(code=5, reason="UnknownPartition", message="topic t has 1 partitions", retryable=False)
+    peer.on_list_offsets = lambda question: log_pb2.OffsetAnswer(partition=question.partition, error=gone)
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        with pytest.raises(UnknownTopic, match="topic t has 1 partitions"):
+            client.list_offsets("t", {1: OffsetPlace.LATEST})

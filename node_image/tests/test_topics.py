@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from node_process import NodeProcess
 from waiting import wait_until
-from walrus_client import Client, KeptReason, SettingEffect, SettingSource, errors
+from walrus_client import Client, FoundOffset, KeptReason, SettingEffect, SettingSource, errors
 from walrus_client.admin import AdminClient
 from walrus_client.transport import DELETE_TOPIC
 from walrus_client.v1 import log_pb2
@@ -65,7 +65,7 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
     started.wait_ready()
     wait_for_settings(started)
     examples = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    shell, python, adding, adding_in_python, deleting, deleting_in_python = examples
+    shell, python, adding, adding_in_python, deleting, deleting_in_python, by_time = examples
     printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
     assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
     assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
@@ -92,6 +92,9 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
         exec(deleting_in_python.replace("127.0.0.1:9090", address(started)), names)
         starts = [partition.log_start for partition in client.describe_topic("orders").partitions]
         assert starts == [2_015, 0, 0, 0, 0, 0]
+        exec(by_time.replace("127.0.0.1:9090", address(started)), names)
+        found = {0: FoundOffset(None, None), 1: FoundOffset(0, None), 2: FoundOffset(None, None)}
+        assert names["found"] == found, "all records of the three are deleted, or there never was one"
 
 
 def test_settings_are_the_same_at_every_node_and_after_a_restart_of_all(node: Make) -> None:

@@ -9,8 +9,11 @@ from typing import Self
 
 from walrus_client import errors
 from walrus_client.model import (
+    PLACES,
     Appended,
     BatchPage,
+    FoundOffset,
+    OffsetPlace,
     Partition,
     Record,
     Topic,
@@ -28,6 +31,7 @@ from walrus_client.transport import (
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
     LIST_NODES,
+    LIST_OFFSETS,
     LIST_SEGMENTS,
     LIST_TOPICS,
     READ,
@@ -124,6 +128,31 @@ class Client:
         starts = [log_pb2.PartitionStart(partition=partition, offset=offset) for partition, offset in before.items()]
         answer = self._call(DELETE_RECORDS, log_pb2.DeleteRecordsRequest(topic=topic, starts=starts))
         return {start.partition: start.offset for start in answer.starts}
+
+    def list_offsets(self, topic: str, at: Mapping[int, OffsetPlace | int]) -> dict[int, FoundOffset]:
+        """The offsets of partitions at points of time: where a consumer begins that wants what came since.
+
+        A number is a time in milliseconds since the epoch, and stands for the first record that is not older, of all
+        that are kept; records need not be in the order of their timestamps. Raises the first error of a partition that
+        does not pass within `retry_timeout_ms`.
+        """
+        pause = Pause()
+        deadline = time.monotonic() + self._retry_timeout_s
+        found: dict[int, FoundOffset] = {}
+        while True:
+            left = [partition for partition in at if partition not in found]
+            questions = [_offset_question(partition, at[partition]) for partition in left]
+            answer = self._call(LIST_OFFSETS, log_pb2.ListOffsetsRequest(topic=topic, questions=questions))
+            failure: errors.WalrusError | None = None
+            for answered in answer.answers:
+                if not answered.HasField("error"):
+                    found[answered.partition] = FoundOffset.parse(answered)
+                elif failure is None or answered.error.retryable is False:
+                    failure = errors.from_message(answered.error)
+            if failure is None:
+                return {partition: found[partition] for partition in at}
+            if not isinstance(failure, errors.RetryableError) or not pause.sleep_before(deadline):
+                raise failure
 
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic with all its records; raises UnknownTopic where there is none.
@@ -277,6 +306,12 @@ class Client:
 def _settings(config: Mapping[str, SettingValue]) -> dict[str, str]:
     """Settings as brokers take them; a bool is a number in Python, and a word there."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
+
+
+def _offset_question(partition: int, at: OffsetPlace | int) -> log_pb2.OffsetQuestion:
+    if isinstance(at, OffsetPlace):
+        return log_pb2.OffsetQuestion(partition=partition, place=PLACES[at])
+    return log_pb2.OffsetQuestion(partition=partition, timestamp_ms=at)
 
 
 def _read_request(

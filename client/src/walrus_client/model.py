@@ -74,6 +74,36 @@ _EFFECTS = {
 }
 
 
+class OffsetPlace(StrEnum):
+    """A point of a partition that is no time on the clock."""
+
+    EARLIEST = "earliest"  # the first offset that can be read
+    LATEST = "latest"  # where the next record will be
+    MAX_TIMESTAMP = "max timestamp"  # the record with the greatest timestamp, the first of them
+
+
+PLACES = {
+    OffsetPlace.EARLIEST: log_pb2.OffsetQuestion.PLACE_EARLIEST,
+    OffsetPlace.LATEST: log_pb2.OffsetQuestion.PLACE_LATEST,
+    OffsetPlace.MAX_TIMESTAMP: log_pb2.OffsetQuestion.PLACE_MAX_TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """The offset at a point of time, None where no record is there; `timestamp_ms` is that record's."""
+
+    offset: int | None
+    timestamp_ms: int | None  # also None where the question was not about a record
+
+    @classmethod
+    def parse(cls, message: log_pb2.OffsetAnswer) -> "FoundOffset":
+        return cls(
+            offset=message.offset if message.HasField("offset") else None,
+            timestamp_ms=message.timestamp_ms if message.HasField("timestamp_ms") else None,
+        )
+
+
 class KeptReason(StrEnum):
     """Why the oldest segment of a partition is still there."""
 

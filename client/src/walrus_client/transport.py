@@ -44,6 +44,7 @@ ADD_PARTITIONS = Method("AddPartitions", log_pb2.AddPartitionsRequest, log_pb2.A
 DESCRIBE_TOPIC = Method("DescribeTopic", log_pb2.DescribeTopicRequest, log_pb2.DescribeTopicResponse)
 ALTER_TOPIC = Method("AlterTopic", log_pb2.AlterTopicRequest, log_pb2.DescribeTopicResponse)
 DELETE_RECORDS = Method("DeleteRecords", log_pb2.DeleteRecordsRequest, log_pb2.DeleteRecordsResponse)
+LIST_OFFSETS = Method("ListOffsets", log_pb2.ListOffsetsRequest, log_pb2.ListOffsetsResponse)
 DELETE_TOPIC = Method("DeleteTopic", log_pb2.DeleteTopicRequest, log_pb2.DeleteTopicResponse)
 LIST_TOPICS = Method("ListTopics", log_pb2.ListTopicsRequest, log_pb2.ListTopicsResponse)
 LIST_NODES = Method("ListNodes", log_pb2.ListNodesRequest, log_pb2.ListNodesResponse)

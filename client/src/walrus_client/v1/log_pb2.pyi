@@ -198,6 +198,52 @@ class DeleteRecordsResponse(_message.Message):
     starts: _containers.RepeatedCompositeFieldContainer[PartitionStart]
     def __init__(self, starts: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ...) -> None: ...
 
+class ListOffsetsRequest(_message.Message):
+    __slots__ = ("topic", "questions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUESTIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    questions: _containers.RepeatedCompositeFieldContainer[OffsetQuestion]
+    def __init__(self, topic: _Optional[str] = ..., questions: _Optional[_Iterable[_Union[OffsetQuestion, _Mapping]]] = ...) -> None: ...
+
+class OffsetQuestion(_message.Message):
+    __slots__ = ("partition", "place", "timestamp_ms")
+    class Place(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PLACE_UNSPECIFIED: _ClassVar[OffsetQuestion.Place]
+        PLACE_EARLIEST: _ClassVar[OffsetQuestion.Place]
+        PLACE_LATEST: _ClassVar[OffsetQuestion.Place]
+        PLACE_MAX_TIMESTAMP: _ClassVar[OffsetQuestion.Place]
+    PLACE_UNSPECIFIED: OffsetQuestion.Place
+    PLACE_EARLIEST: OffsetQuestion.Place
+    PLACE_LATEST: OffsetQuestion.Place
+    PLACE_MAX_TIMESTAMP: OffsetQuestion.Place
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    place: OffsetQuestion.Place
+    timestamp_ms: int
+    def __init__(self, partition: _Optional[int] = ..., place: _Optional[_Union[OffsetQuestion.Place, str]] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class ListOffsetsResponse(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[OffsetAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[OffsetAnswer, _Mapping]]] = ...) -> None: ...
+
+class OffsetAnswer(_message.Message):
+    __slots__ = ("partition", "offset", "timestamp_ms", "error")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    timestamp_ms: int
+    error: Error
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("topic", "uuid")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -59,6 +59,11 @@ class LogStub:
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
+        self.ListOffsets = channel.unary_unary(
+                '/walrus.v1.Log/ListOffsets',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.ListOffsetsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.ListOffsetsResponse.FromString,
+                _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/walrus.v1.Log/DeleteTopic',
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteTopicRequest.SerializeToString,
@@ -140,6 +145,14 @@ class LogServicer:
     def DeleteRecords(self, request, context):
         """Deletes the records of partitions below an offset: nobody reads them from then on, and their space is freed by whole
         segments. All partitions of the request or none. OUT_OF_RANGE: an offset is behind the partition's end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOffsets(self, request, context):
+        """The offsets of partitions at points of time, for consumers that begin there: the first and the last, that of a timestamp, and
+        that of the newest record. Each question has its own answer, which may be an error. NOT_FOUND: there is no such topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -234,6 +247,11 @@ def add_LogServicer_to_server(servicer, server):
                     servicer.DeleteRecords,
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'ListOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOffsets,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.ListOffsetsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.ListOffsetsResponse.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
@@ -411,6 +429,33 @@ class Log:
             '/walrus.v1.Log/DeleteRecords',
             walrus__client_dot_v1_dot_log__pb2.DeleteRecordsRequest.SerializeToString,
             walrus__client_dot_v1_dot_log__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/ListOffsets',
+            walrus__client_dot_v1_dot_log__pb2.ListOffsetsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.ListOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

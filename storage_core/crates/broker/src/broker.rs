@@ -20,6 +20,7 @@ use crate::node::names::{OrgName, PartitionRef, TopicPath};
 use crate::partition::Partitions;
 use crate::partition::ack::AppendAck;
 use crate::reading::Reading;
+use crate::reading::by_time::{FoundOffset, OffsetAt};
 use crate::reading::reader::{ReadOptions, ReadPage};
 use crate::topics::Topics;
 use crate::topics::catalogue::{ConfigChange, NewTopic};
@@ -44,6 +45,15 @@ impl Broker {
     /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
     pub async fn read(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
         self.topics.reading().read(from, offset, options).await
+    }
+
+    /// The offsets of a topic's partitions at points of time, one answer for each question; see [`OffsetAt`].
+    pub async fn list_offsets(
+        &self,
+        topic: &TopicPath,
+        questions: &[(u32, OffsetAt)],
+    ) -> Result<Vec<Result<FoundOffset>>> {
+        self.topics.reading().list_offsets(topic, questions).await
     }
 
     /// A producer id that nobody else gets and nobody can guess, and its epoch.

@@ -5,13 +5,14 @@
 //! A lease carries the epoch of its segment; it is what metadata says, not a matter of time.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use imbl::OrdMap;
 use walrus_log::batch::Batch;
-use walrus_log::{AppendReceipt, Log, LogId, LogSpec, Slices, Store};
+use walrus_log::{AppendReceipt, Log, LogId, LogSpec, Slices, Store, TimeSearch};
 use walrus_model::{Epoch, Offset};
 
 use crate::node::differences::differences;
@@ -202,14 +203,29 @@ impl Bucket {
 
     /// Whole batches from the one that holds `offset`, about `bytes_max` bytes, at least one; none at the end.
     pub fn read_by_key(&self, log: &Log, offset: u64, bytes_max: usize) -> Result<Slices> {
-        if self.controls.reads_fail.load(Ordering::Relaxed) {
-            let message = "reads fail on demand of a test".to_owned();
-            return Err(Error::Storage { node: self.node, message });
-        }
+        self.check_reads()?;
         let slices = log.read(Offset(offset), bytes_max).map_err(|error| self.error(log.name(), error))?;
         let bytes: usize = slices.batches.iter().map(bytes::Bytes::len).sum();
         self.metrics.read_bytes.inc_by(bytes as u64);
         Ok(slices)
+    }
+
+    /// The first record of a log, among some offsets, that is not older than `ms`; without `ms` the newest one.
+    pub(crate) fn find_time(&self, log: &Log, ms: Option<i64>, within: Range<Offset>) -> Result<TimeSearch> {
+        self.check_reads()?;
+        let searched = match ms {
+            Some(ms) => log.find_by_timestamp(ms, within),
+            None => log.find_newest(within),
+        };
+        searched.map_err(|error| self.error(log.name(), error))
+    }
+
+    fn check_reads(&self) -> Result<()> {
+        if self.controls.reads_fail.load(Ordering::Relaxed) {
+            let message = "reads fail on demand of a test".to_owned();
+            return Err(Error::Storage { node: self.node, message });
+        }
+        Ok(())
     }
 
     /// Bytes of a key's batches.

@@ -7,7 +7,8 @@ use prost::Message;
 
 use crate::copies::wire::decode_ask;
 use crate::node::proto::peer::{
-    Confirm, CursorRequest, Fetch, ForwardAppend, Hello, Prepare, Proof, ReplicaRequest, SegmentInfo,
+    Confirm, CursorRequest, Fetch, FindTime, ForwardAppend, Hello, Prepare, Proof, ReplicaRequest,
+    SegmentInfo,
 };
 use crate::peer::frame::{FRAME_BYTES_MAX, FrameReader};
 use crate::text::codec;
@@ -27,6 +28,7 @@ pub fn peer_frames(bytes: &[u8]) {
         message::<Hello>(&frame.payload);
         message::<Proof>(&frame.payload);
         message::<Fetch>(&frame.payload);
+        message::<FindTime>(&frame.payload);
         message::<ForwardAppend>(&frame.payload);
         message::<Prepare>(&frame.payload);
         message::<SegmentInfo>(&frame.payload);

@@ -37,6 +37,7 @@ pub use node::obstacle::Obstacle;
 pub use node::proto;
 pub use node::start_error::StartError;
 pub use partition::ack::AppendAck;
+pub use reading::by_time::{FoundOffset, OffsetAt};
 pub use reading::reader::{ReadOptions, ReadPage};
 pub use topics::catalogue::{ConfigChange, NewTopic};
 pub use topics::view::{

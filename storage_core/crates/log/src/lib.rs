@@ -40,7 +40,9 @@ pub use disk::{
 };
 pub use error::{Error, Result};
 pub use handle::{AppendReceipt, Arrival, CommitTicket, CompactionReport, Cursor, Hold, Log, Seal};
-pub use log::{Admission, Entry, Floor, FloorReason, LogSpec, ProducerTable, Retention, Slices};
+pub use log::{
+    Admission, Entry, Floor, FloorReason, LogSpec, ProducerTable, Retention, Slices, TimeSearch, TimedOffset,
+};
 pub use options::{Backend, Options, ReadConsistency};
 pub use recovery::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub(crate) use seeded::seeded;

@@ -156,12 +156,12 @@ fn offsets_are_found_by_time() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options::small();
     let check = |log: &walrus_log::Log| {
-        assert_eq!(log.find_by_timestamp(i64::MIN).unwrap(), Some(Offset(0)));
+        assert_eq!(offset_at(log, i64::MIN), Some(Offset(0)));
         for i in [1, 77, 250, 499] {
-            assert_eq!(log.find_by_timestamp(i * 10).unwrap(), Some(Offset(i as u64 * 2)), "{i}");
-            assert_eq!(log.find_by_timestamp(i * 10 - 5).unwrap(), Some(Offset(i as u64 * 2)), "{i}");
+            assert_eq!(offset_at(log, i * 10), Some(Offset(i as u64 * 2)), "{i}");
+            assert_eq!(offset_at(log, i * 10 - 5), Some(Offset(i as u64 * 2)), "{i}");
         }
-        assert_eq!(log.find_by_timestamp(4991).unwrap(), None);
+        assert_eq!(offset_at(log, 4991), None);
     };
     {
         let store = open(directory.path(), &options);

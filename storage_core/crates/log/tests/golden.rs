@@ -141,7 +141,7 @@ fn a_store_that_an_earlier_program_of_this_format_wrote_opens_whole() {
         let log = store.log(LogId(uuid::Uuid::from_u128(1))).unwrap();
         let expected: Vec<_> = (2..24).map(|i| numbered(i, 900)).collect();
         assert_eq!((log.name(), values(&log)), ("orders", expected));
-        assert_eq!(log.find_by_timestamp(1_009).unwrap(), Some(Offset(18)));
+        assert_eq!(offset_at(&log, 1_009), Some(Offset(18)));
         assert_eq!(log.producers().len(), 1);
         assert_eq!(log.cursor("reader").unwrap().position(), Offset(5));
         let sealed = store.log(LogId(uuid::Uuid::from_u128(2))).unwrap();

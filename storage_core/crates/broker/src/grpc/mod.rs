@@ -3,6 +3,7 @@
 mod append;
 mod append_stream;
 mod counted;
+mod offsets;
 mod pages;
 mod read;
 mod service;

@@ -12,6 +12,7 @@ use walrus_model::TopicId;
 
 use super::append::batch_of;
 use super::append_stream;
+use super::offsets;
 use super::pages::PageCarrier;
 use super::read::ReadCall;
 use super::status::status_of;
@@ -24,10 +25,10 @@ use crate::node::proto::v1::{
     AddPartitionsRequest, AddPartitionsResponse, AlterTopicRequest, AppendRequest, AppendResponse,
     CreateTopicRequest, CreateTopicResponse, DeleteRecordsRequest, DeleteRecordsResponse, DeleteTopicRequest,
     DeleteTopicResponse, DescribeTopicRequest, DescribeTopicResponse, InitProducerRequest,
-    InitProducerResponse, KeptPartition, ListNodesRequest, ListNodesResponse, ListSegmentsRequest,
-    ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse, Node, Partition, PartitionStart,
-    ReadRequest, ReadResponse, Segment, Topic, TopicSetting, kept_partition, log_server, segment,
-    topic_setting,
+    InitProducerResponse, KeptPartition, ListNodesRequest, ListNodesResponse, ListOffsetsRequest,
+    ListOffsetsResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse,
+    Node, Partition, PartitionStart, ReadRequest, ReadResponse, Segment, Topic, TopicSetting, kept_partition,
+    log_server, segment, topic_setting,
 };
 use crate::topics::catalogue::{ConfigChange, NewTopic};
 use crate::topics::view::{
@@ -98,6 +99,14 @@ impl log_server::Log for LogService {
         let starts = self.broker.delete_records(&path, before).await.map_err(failed)?;
         let start = |(partition, offset)| PartitionStart { partition, offset: Some(offset) };
         Ok(Response::new(DeleteRecordsResponse { starts: starts.into_iter().map(start).collect() }))
+    }
+
+    async fn list_offsets(&self, request: Request<ListOffsetsRequest>) -> Answer<ListOffsetsResponse> {
+        self.room().await?;
+        let ListOffsetsRequest { topic, questions } = request.into_inner();
+        let path = self.principal.topic(&topic).map_err(failed)?;
+        let answers = offsets::answers(&self.broker, &path, &questions).await.map_err(failed)?;
+        Ok(Response::new(ListOffsetsResponse { answers }))
     }
 
     async fn delete_topic(&self, request: Request<DeleteTopicRequest>) -> Answer<DeleteTopicResponse> {

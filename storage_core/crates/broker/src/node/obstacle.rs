@@ -109,6 +109,8 @@ pub enum Obstacle {
     WithoutReplica { segment: SegmentId },
     #[error("node {node} does not have it all yet")]
     CopyNotWhole { node: u32 },
+    #[error("node {node} cannot search by time yet: upgrade it")]
+    SearchUnknown { node: u32 },
     #[error("the leader's copy is not mended yet: {damage}")]
     LeaderNotMended { damage: String },
     #[error("of segment {segment} all copies that answer are damaged there")]

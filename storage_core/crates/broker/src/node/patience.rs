@@ -131,6 +131,8 @@ pub(crate) const ALL_SEGMENTS_LOOK: Duration = s(2);
 
 /// Another node may take so much longer for a read than the read itself waits for records.
 pub(crate) const FETCH_BEYOND_WAIT: Duration = s(5);
+/// Another node's search by time in its copy of a segment, which may read and open a block of batches.
+pub(crate) const TIME_SEARCH: Duration = s(10);
 /// A read waits so long for another leader, or for a decision about the end.
 pub(crate) const END_DECIDED: Duration = s(5);
 /// A read waits so long for this node's disk to have what others have.

@@ -26,7 +26,9 @@ use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, PEERS};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
-use crate::node::proto::peer::{Confirm, Fetch, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo};
+use crate::node::proto::peer::{
+    Confirm, Fetch, FindTime, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo,
+};
 use crate::node::secret::Secrets;
 
 /// What a peer can be asked with [`Peers::call`]. The answer's payload belongs to the request's kind.
@@ -46,6 +48,8 @@ pub enum Request {
     Replica(ReplicaRequest),
     /// Whether replicas still take their leader's appends; answered with `ConfirmAnswer`.
     Confirm(Confirm),
+    /// A search by time in the receiver's copy of a segment; answered with `FindTimeAnswer`.
+    FindTime(FindTime),
 }
 
 impl Request {
@@ -68,6 +72,7 @@ impl Request {
             Self::Ping => (Kind::Ping, Ping {}.encode_to_vec().into()),
             Self::Replica(request) => (Kind::Replica, request.encode_to_vec().into()),
             Self::Confirm(confirm) => (Kind::Confirm, confirm.encode_to_vec().into()),
+            Self::FindTime(find) => (Kind::FindTime, find.encode_to_vec().into()),
         }
     }
 }

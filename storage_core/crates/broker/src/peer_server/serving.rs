@@ -23,8 +23,8 @@ use crate::node::budget::{Held, Purpose, Share, counted};
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::node::proto::peer::{
-    AppendAnswer, Confirm, Fetch, FetchAnswer, ForwardAppend, Kind, Prepare, PrepareAnswer, ReplicaRequest,
-    SegmentInfo,
+    AppendAnswer, Confirm, Fetch, FetchAnswer, FindTime, ForwardAppend, Kind, Prepare, PrepareAnswer,
+    ReplicaRequest, SegmentInfo,
 };
 use crate::partition::ack::AppendAck;
 use crate::peer::errors::encode_error;
@@ -249,6 +249,10 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
         Ok(Kind::Confirm) => {
             let question: Confirm = decode(frame.payload)?;
             Ok(broker.copies().confirm(&question).await.encode_to_vec().into())
+        }
+        Ok(Kind::FindTime) => {
+            let find: FindTime = decode(frame.payload)?;
+            Ok(broker.reading().find_time(&find).await?.encode_to_vec().into())
         }
         Ok(Kind::Cursor) => {
             let answer = broker.cursors().answer_peer(from, frame.payload).await?;

@@ -9,7 +9,7 @@ use walrus_model::{Descriptor, SegmentId};
 
 use crate::cluster::routing::base_of;
 use crate::cluster::segment::uuid_bytes;
-use crate::node::error::Result;
+use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
@@ -29,6 +29,27 @@ impl Reading {
         Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
     }
 
+    /// The ends of some partitions of a topic, or why one is not sure. Asks each node once.
+    pub(crate) async fn ends_of(
+        &self,
+        topic: &TopicPath,
+        mut partitions: Vec<Partition>,
+    ) -> Vec<Result<u64>> {
+        for partition in &mut partitions {
+            partition.segments.drain(..partition.segments.len().saturating_sub(1));
+        }
+        let (sizes, silent) = self.sizes(&partitions).await;
+        let end = |partition: &Partition| {
+            let none = || Obstacle::WithoutSegment { partition: format!("{topic}-{}", partition.index) };
+            let last = partition.segments.last().ok_or_else(none)?;
+            match doubt_of(last, &sizes, &silent) {
+                Some(doubt) => Err(end_unknown(topic, last, doubt)),
+                None => Ok(end_of(last, sizes.get(&last.descriptor.id))),
+            }
+        };
+        partitions.iter().map(end).collect()
+    }
+
     /// The sizes of all segments of some partitions, or `Unavailable` where it is not sure how far an open segment goes.
     pub(crate) async fn sure_sizes(
         &self,
@@ -39,14 +60,9 @@ impl Reading {
         let mut segments = partitions.iter().flat_map(|partition| &partition.segments);
         let unknown = segments.find_map(|segment| {
             let doubt = doubt_of(segment, &sizes, &silent)?;
-            Some((segment.descriptor.id, doubt))
+            Some(end_unknown(topic, segment, doubt))
         });
-        match unknown {
-            Some((segment, doubt)) => {
-                Err(Obstacle::EndUnknown { segment, topic: topic.to_string(), doubt }.into())
-            }
-            None => Ok(sizes),
-        }
+        unknown.map_or(Ok(sizes), Err)
     }
 
     /// The sizes of all segments of some partitions, from the nodes that led them, and which of those nodes did not answer.
@@ -97,6 +113,10 @@ pub(crate) struct Size {
     pub(crate) bytes: u64,
     /// Why the end of an open segment is not sure.
     doubt: Option<String>,
+}
+
+fn end_unknown(topic: &TopicPath, segment: &Segment, doubt: String) -> Error {
+    Obstacle::EndUnknown { segment: segment.descriptor.id, topic: topic.to_string(), doubt }.into()
 }
 
 /// Why it is not sure how far a segment goes, if it is not.

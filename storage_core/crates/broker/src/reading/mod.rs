@@ -1,6 +1,8 @@
 //! Reading records, whichever node stores them.
 
+pub(crate) mod by_time;
 pub(crate) mod ends;
+mod failures;
 pub(crate) mod reader;
 
 use std::sync::Arc;

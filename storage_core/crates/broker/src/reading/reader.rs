@@ -22,6 +22,7 @@ use crate::node::patience;
 use crate::node::proto::peer::{Fetch, FetchAnswer};
 use crate::peer::Request;
 use crate::reading::Reading;
+use crate::reading::failures::Failures;
 
 /// Options of a read.
 #[derive(Clone, Copy, Debug)]
@@ -265,11 +266,6 @@ impl Reading {
                     failures.add(Obstacle::CopyNotWhole { node }.into());
                 }
                 Ok(answer) => return Ok(answer),
-                // A read may always be repeated; and one whose metadata are older than ours has yet to learn.
-                Err(Error::OutcomeUnknown { what }) => failures.add(Obstacle::Told { words: what }.into()),
-                Err(Error::UnknownSegment { segment }) => {
-                    failures.add(Obstacle::SegmentUnheardOf { segment }.into());
-                }
                 Err(Error::OffsetOutOfRange { .. }) if !is_open => {
                     failures.add(Obstacle::CopyNotWhole { node }.into());
                 }
@@ -352,7 +348,7 @@ impl Reading {
     }
 
     /// Waits until what is acknowledged can be read here; the other replicas may have had it before this disk.
-    async fn await_own_disk(&self, log: &Log, offset: u64) -> Result<()> {
+    pub(super) async fn await_own_disk(&self, log: &Log, offset: u64) -> Result<()> {
         if log.durable_offset().0 > offset {
             return Ok(());
         }
@@ -364,7 +360,7 @@ impl Reading {
 
     /// The log of a segment on this disk; makes it where this process may begin to lead. `None` if metadata lists the segment
     /// and this disk has no log of it.
-    async fn own_copy(&self, segment: SegmentId) -> Result<Option<Log>> {
+    pub(super) async fn own_copy(&self, segment: SegmentId) -> Result<Option<Log>> {
         if self.copies().table().is_aside(segment) {
             return Err(Error::UnknownSegment { segment: segment.to_string() });
         }
@@ -382,7 +378,7 @@ impl Reading {
     }
 
     /// Descriptor of an unsealed segment.
-    fn descriptor_of(&self, segment: SegmentId) -> Result<Descriptor> {
+    pub(super) fn descriptor_of(&self, segment: SegmentId) -> Result<Descriptor> {
         let unknown = || Error::UnknownSegment { segment: segment.to_string() };
         match self.copies().table().find(segment)? {
             Some(copy) => Ok(copy.descriptor().clone()),
@@ -420,38 +416,6 @@ impl Reading {
             next_offset = header.base_offset;
         }
         Ok(FetchAnswer { batches: slices.pieces(), next_offset, high_watermark, sealed })
-    }
-}
-
-/// Why no source had the wanted batch.
-#[derive(Default)]
-struct Failures {
-    last: Option<Error>,
-    /// The range that is damaged on every copy that was asked so far.
-    damaged: Option<(String, u64, u64)>,
-    /// Some node could not say, so its copy may be sound.
-    is_unsure: bool,
-}
-
-impl Failures {
-    fn add(&mut self, error: Error) {
-        if let Error::Corrupted { key, start, end, .. } = &error {
-            let (from, to) = self.damaged.take().map_or((0, u64::MAX), |(_, from, to)| (from, to));
-            self.damaged = Some((key.clone(), from.max(*start), to.min(*end)));
-        } else {
-            self.is_unsure = true;
-        }
-        self.last = Some(error);
-    }
-
-    /// The error for all of them. It is a loss only where every copy is damaged; as long as one may come back, it is waited for.
-    fn sum(self, segment: SegmentId) -> Error {
-        let nobody = || Obstacle::WithoutReplica { segment }.into();
-        match (self.damaged, self.is_unsure) {
-            (Some((key, start, end)), false) => Error::DataLoss { key, start, end },
-            (Some(_), true) => Obstacle::AnsweringCopiesDamaged { segment }.into(),
-            (None, _) => self.last.unwrap_or_else(nobody),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of several data planes in one process, with real stores and real sockets, under the real `apply` of the metadata.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod by_time;
 mod claims;
 mod client;
 mod copies;

@@ -12,8 +12,9 @@ use tonic_types::StatusExt as _;
 use walrus_broker::proto::v1::log_client::LogClient;
 use walrus_broker::proto::v1::{
     AppendRequest, CreateTopicRequest, Error, Format, InitProducerRequest, ListNodesRequest,
-    ListSegmentsRequest, ListTopicsRequest, Producer, ReadRequest, ReadResponse, Record, Records,
-    append_request,
+    ListOffsetsRequest, ListSegmentsRequest, ListTopicsRequest, OffsetQuestion, Producer, ReadRequest,
+    ReadResponse, Record, Records, append_request,
+    offset_question::{At, Place},
 };
 use walrus_log::batch::{Batch, BatchBuilder};
 
@@ -107,6 +108,36 @@ fn records_and_ready_batches_come_out_as_they_went_in() {
             "whole, though it begins below the offset"
         );
         assert_eq!(stored.bytes()[21..], ready_batch[21..], "only offset and epoch were patched");
+    });
+}
+
+#[test]
+fn offsets_are_listed_by_time_and_a_question_without_sense_fails_the_request() {
+    with_client(async |_cluster, mut client| {
+        create(&mut client, "t").await;
+        client.append(ready("t", batch(&["a", "b"]))).await.unwrap();
+        let ask = |partition, at| OffsetQuestion { partition, at };
+        let place = |place: Place| Some(At::Place(place.into()));
+        let questions = vec![
+            ask(0, place(Place::Earliest)),
+            ask(0, place(Place::Latest)),
+            ask(0, place(Place::MaxTimestamp)),
+            ask(0, Some(At::TimestampMs(1))),
+            ask(0, Some(At::TimestampMs(2))),
+            ask(1, place(Place::Latest)),
+        ];
+        let request = |questions| ListOffsetsRequest { topic: "t".to_owned(), questions };
+        let answers = client.list_offsets(request(questions)).await.unwrap().into_inner().answers;
+        let found: Vec<_> = answers.iter().map(|answer| (answer.offset, answer.timestamp_ms)).collect();
+        let (one, none) = ((Some(0), Some(1)), (None, None));
+        assert_eq!(found, [(Some(0), None), (Some(2), None), one, one, none, none]);
+        assert_eq!(answers[5].partition, 1);
+        assert_eq!(answers[5].error.as_ref().unwrap().reason, "UnknownPartition");
+        assert!(answers[..5].iter().all(|answer| answer.error.is_none()));
+        for wrong in [None, Some(At::Place(9)), place(Place::Unspecified)] {
+            let refused = client.list_offsets(request(vec![ask(0, wrong)])).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+        }
     });
 }
 

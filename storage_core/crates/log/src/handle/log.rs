@@ -1,6 +1,7 @@
 //! The handle of one log: append, read, seal, trim. It is cheap to clone, and the store stays open as long as a handle
 //! lives.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,10 +12,10 @@ use super::member::Member;
 use super::ticket::CommitTicket;
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::log::Slices;
 use crate::log::append::{Admit, AppendOutcome};
 use crate::log::producers::ProducerTable;
 use crate::log::state::{Extent, LogState};
+use crate::log::{Slices, TimeSearch};
 use crate::resources::Resources;
 use crate::resources::journal::Record;
 use crate::types::{Epoch, FsyncSchedule, LogId, Offset};
@@ -195,11 +196,18 @@ impl Log {
         self.member.log.read(offset.0, bytes_max)
     }
 
-    /// Finds the first readable offset whose record is not older than `ms`, in milliseconds since the Unix epoch;
-    /// `None` if there is none.
-    pub fn find_by_timestamp(&self, ms: i64) -> Result<Option<Offset>> {
+    /// Finds the first readable record of some offsets that is not older than `ms`, in milliseconds since the Unix epoch.
+    /// May block on the disk; reads little more than the batch that has it.
+    pub fn find_by_timestamp(&self, ms: i64, within: Range<Offset>) -> Result<TimeSearch> {
         self.resources().check_open()?;
-        self.member.log.find_by_timestamp(ms)
+        self.member.log.find_by_timestamp(ms, within.start.0..within.end.0)
+    }
+
+    /// Finds the readable record of some offsets that has the greatest timestamp; the first of those that have it. May block
+    /// on the disk; reads the block that has it.
+    pub fn find_newest(&self, within: Range<Offset>) -> Result<TimeSearch> {
+        self.resources().check_open()?;
+        self.member.log.find_newest(within.start.0..within.end.0)
     }
 
     /// Ends the log: appends are refused from now on. Its data is synced first, then its end, its digest and `value`

@@ -31,3 +31,4 @@ pub use place::Entry;
 pub use producers::{Admission, ProducerTable};
 pub use reader::Slices;
 pub use spec::LogSpec;
+pub use times::{TimeSearch, TimedOffset};

@@ -43,6 +43,11 @@ pub(crate) fn append_all(log: &Log, values: &[&[u8]]) -> Result<Offset, Error> {
     Ok(appended.base_offset)
 }
 
+/// The first offset of a log whose record is not older.
+pub(crate) fn offset_at(log: &Log, ms: i64) -> Option<Offset> {
+    log.find_by_timestamp(ms, Offset(0)..Offset(u64::MAX)).unwrap().found.map(|found| found.offset)
+}
+
 pub(crate) fn spec(id: u128, name: &str) -> LogSpec {
     LogSpec {
         id: LogId(Uuid::from_u128(id)),
