@@ -1,10 +1,13 @@
 import io
 import json
 import re
+import signal
+import subprocess
 import sys
+import threading
 
 import pytest
-from walrus_client import Client
+from walrus_client import Client, OutRecord
 from walrus_client.cli.__main__ import main
 
 
@@ -237,6 +240,102 @@ def test_lines_are_appended_and_read_back(walrus, peer):
     assert json.loads(lines[2])["value_base64"] == "/w=="
 
 
+def test_lines_with_keys_go_in_and_the_records_of_all_partitions_come_out(walrus, peer, tmp_path):
+    at = ("--bootstrap", peer.address)
+    walrus("topics", "create", "t", "--partitions", "2", *at)
+    (tmp_path / "lines").write_bytes(b"a,1\nb,2\na,3,3\n")
+    code, printed, told = walrus("produce", "t", "--file", "lines", "--key-separator", ",", *at)
+    assert (code, told) == (0, "")
+    assert re.fullmatch(r"3 records, 8 B in \d+\.\d s appended to t\n", printed)
+    assert walrus("produce", "t", "-p", "1", *at, stdin=b"\xff\nlast")[1].startswith("2 records, 5 B in ")
+    counted = json.loads(walrus("produce", "t", "-o", "json", *at, stdin=b"")[1])
+    assert (counted["records"], counted["bytes"], counted["stopped"]) == (0, 0, False)
+
+    records = [json.loads(line) for line in walrus("consume", "t", "--output", "json", *at)[1].splitlines()]
+    assert all(set(record) >= {"partition", "offset", "timestamp_ms", "key", "headers"} for record in records)
+    pairs = sorted((r["key"] or "", r.get("value", r.get("value_base64"))) for r in records)
+    assert pairs == [("", "/w=="), ("", "last"), ("a", "1"), ("a", "3,3"), ("b", "2")]
+    for partition in (0, 1):
+        offsets = [r["offset"] for r in records if r["partition"] == partition]
+        assert offsets == list(range(len(offsets)))
+    one = walrus("consume", "t", "-p", "1", "--from", "-1", *at)[1]
+    assert re.fullmatch(r"1\t\d+\t[^\t]+\t\tlast\n", one)
+    assert walrus("consume", "t", "-n", "2", *at)[1].count("\n") == 2
+
+
+def test_a_consumer_begins_at_a_time_and_shows_headers(walrus, peer):
+    at = ("--bootstrap", peer.address)
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        for hour in range(3):
+            time = 1_764_230_400_000 + hour * 3_600_000
+            client.append(
+                "t", [OutRecord(b"v%d" % hour, key=b"k", timestamp_ms=time, headers=[("h", b"x"), ("n", None)])]
+            )
+    code, printed, _ = walrus("consume", "t", "--from", "2025-11-27T09:30Z", *at)
+    assert (code, printed) == (0, "0\t2\t2025-11-27T10:00:00.000Z\tk\tv2\th=x,n=(none)\n")
+    assert walrus("consume", "t", "--from", "latest", *at)[:2] == (0, "")
+    assert walrus("consume", "t", "--from", "1m", *at)[:2] == (0, "")
+    assert walrus("consume", "t", "--from", "1", *at)[1].count("\n") == 2
+
+
+def test_a_consumer_that_follows_gets_what_comes_in_every_partition(walrus, peer):
+    at = ("--bootstrap", peer.address)
+    partitions = 40  # more than there are threads that read
+    with Client(peer.address) as client:
+        client.create_topic("t", partitions=partitions)
+
+        def append_to_all():
+            for partition in range(partitions):
+                client.append("t", [b"%d" % partition], partition=partition)
+
+        appending = threading.Thread(target=append_to_all)
+        appending.start()
+        code, printed, _ = walrus("consume", "t", "--follow", "-n", str(partitions), "--output", "json", *at)
+        appending.join()
+    assert code == 0
+    assert sorted(json.loads(line)["partition"] for line in printed.splitlines()) == list(range(partitions))
+
+
+def test_ctrl_c_ends_a_consumer_and_a_closed_pipe_does_without_a_word(walrus, peer):
+    with Client(peer.address) as client:
+        client.create_topic("t")
+        client.append("t", [b"x" * 1000] * 1000)
+    command = [sys.executable, "-m", "walrus_client.cli", "consume", "t", "--follow", "--bootstrap", peer.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+        for _ in range(1000):
+            assert following.stdout.readline()
+        following.send_signal(signal.SIGINT)
+        assert following.communicate(timeout=30) == (b"", b"stopped\n")
+        assert following.returncode == 0
+    with subprocess.Popen(command[:-3] + command[-2:], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reading:
+        assert reading.stdout.readline()
+        reading.stdout.close()
+        assert reading.stderr.read() == b""
+        assert reading.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("consume", "t", "--from", "soon"), "neither earliest, latest"),
+        (("consume", "t", "--from", "7"), "partition 0 of t ends at 0: there is no offset 7 yet"),
+        (("consume", "t", "-p", "5"), "topic t has 1 partition, there is no 5"),
+        (("consume", "no"), "unknown topic no"),
+        (("produce", "t", "--file", "missing"), "No such file or directory: 'missing'"),
+        (("produce", "t", "--key-separator", ""), "at least one character"),
+        (("produce", "t", "--key-separator", "="), "line 2 has no key: there is no '=' in it"),
+    ],
+)
+def test_what_cannot_be_produced_or_consumed_is_said_clearly(walrus, peer, arguments, words):
+    with Client(peer.address) as client:
+        client.create_topic("t")
+    code, printed, told = walrus(*arguments, "--bootstrap", peer.address, stdin=b"k=v\nno key\n")
+    assert code in (1, 2)
+    assert printed == ""
+    assert words in re.sub(r"[\s│]+", " ", told)
+
+
 def test_segments_show_offsets_and_leaders(walrus, peer):
     at = ("--bootstrap", peer.address)
     with Client(peer.address) as client:
@@ -258,7 +357,19 @@ def test_an_unknown_topic_is_one_line_on_standard_error(walrus, peer):
 
 def test_the_help_shows_exit_codes_and_every_command_an_example(walrus):
     assert "4 there is nothing" in walrus("--help")[1].replace("\n", " ")
-    for command in ("register", "put", "get", "state", "metrics", "topics", "segments", "append", "read"):
+    for command in (
+        "register",
+        "put",
+        "get",
+        "state",
+        "metrics",
+        "topics",
+        "segments",
+        "append",
+        "read",
+        "produce",
+        "consume",
+    ):
         code, printed, _ = walrus(command, "--help")
         assert code == 0
         assert "Example" in printed

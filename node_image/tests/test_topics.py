@@ -53,19 +53,19 @@ def wait_for_settings(node: NodeProcess) -> None:
         client.delete_topic("probe")
 
 
-def cli(node: NodeProcess, *arguments: str) -> str:
+def cli(node: NodeProcess, *arguments: str, cwd: Path | None = None) -> str:
     command = [sys.executable, "-m", "walrus_client.cli", *arguments, "--bootstrap", address(node)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=cwd)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
 
-def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
+def test_the_examples_of_the_reference_do_what_it_says(node: Make, tmp_path: Path) -> None:
     started = node("--bootstrap").start()
     started.wait_ready()
     wait_for_settings(started)
     examples = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    shell, python, adding, adding_in_python, deleting, deleting_in_python, by_time = examples
+    shell, python, adding, adding_in_python, deleting, deleting_in_python, by_time, streaming = examples
     printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
     assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
     assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
@@ -95,6 +95,12 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make) -> None:
         exec(by_time.replace("127.0.0.1:9090", address(started)), names)
         found = {0: FoundOffset(None, None), 1: FoundOffset(0, None), 2: FoundOffset(None, None)}
         assert names["found"] == found, "all records of the three are deleted, or there never was one"
+        (tmp_path / "orders.csv").write_text("a,1\nb,2\na,3\n")
+        producing, *consuming = (shlex.split(line)[1:] for line in streaming.splitlines())
+        assert cli(started, *producing, cwd=tmp_path).startswith("3 records, 6 B in ")
+        since, at = (cli(started, *arguments).splitlines() for arguments in consuming)
+        assert sorted(line.split("\t")[3:] for line in since) == [["a", "1"], ["a", "3"], ["b", "2"]]
+        assert {json.loads(line)["partition"] for line in at} <= {0}
 
 
 def test_settings_are_the_same_at_every_node_and_after_a_restart_of_all(node: Make) -> None:

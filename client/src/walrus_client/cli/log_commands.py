@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from walrus_client.cli.output import (
     Output,
     OutputOption,
     as_dict,
-    bytes_as_json,
     print_json,
     print_json_line,
     print_line,
@@ -21,14 +20,13 @@ from walrus_client.cli.output import (
     print_table,
     size_text,
 )
+from walrus_client.cli.records import LAST_SECOND, lines_of, record_as_json, text_of
 from walrus_client.cli.settings import parse_settings
-from walrus_client.cli.target import BootstrapOption, grpc_addresses, output_of
+from walrus_client.cli.target import BootstrapOption, log_client, output_of
 from walrus_client.client import Client
 from walrus_client.model import KeptPartition, Record, SettingEffect, SettingSource, Topic, TopicDescription
 
-RETRY_TIMEOUT_MS = 5_000  # a person waits; enough for a leader to move
 _FOLLOW_WAIT_MS = 60_000
-_LAST_SECOND = 253_402_300_799  # the end of the year 9999, behind which a date cannot be written
 
 topics_app = typer.Typer()
 
@@ -53,7 +51,7 @@ def topics(
     """
     if context.invoked_subcommand is not None:
         return
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         listed = client.topics(internal=internal)
     if output_of(context, output) is Output.JSON:
         print_json(as_dict(listed))
@@ -83,7 +81,7 @@ def create_topic(
     settings, unset = parse_settings(config or [])
     if unset:
         raise typer.BadParameter(f"{unset[0]}= has no value", param_hint="--config")
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         created = client.create_topic(topic, partitions=partitions, config=settings)
     _print_topic(created, output_of(context, output))
 
@@ -100,7 +98,7 @@ def describe_topic(
 
     Example: walrus topics describe orders
     """
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         described = client.describe_topic(topic)
     _print_description(described, output_of(context, output), everything=everything)
 
@@ -138,11 +136,11 @@ def alter_topic(
     if partitions is not None:
         if expect_version is not None:
             raise typer.BadParameter("only settings have a version", param_hint="--expect-version")
-        with _client(context, bootstrap) as client:
+        with log_client(context, bootstrap) as client:
             _print_topic(client.add_partitions(topic, partitions), output_of(context, output))
         return
     config, unset = parse_settings(settings or [])
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         described = client.alter_topic(topic, config, unset=unset, expect_version=expect_version)
     _print_description(described, output_of(context, output), everything=False)
 
@@ -171,7 +169,7 @@ def delete_records(
     starts: dict[int, int | None] = {}
     for partition, offset in [*offsets.items(), *((partition, None) for partition in whole)]:
         starts[_whole_number(partition)] = None if offset is None else _whole_number(offset)
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         kept = client.delete_records(topic, starts)
     if output_of(context, output) is Output.JSON:
         print_json({"starts": kept})
@@ -193,7 +191,7 @@ def delete_topic(
     """
     if not yes:
         typer.confirm(f"Delete topic {topic} with all its records?", abort=True, err=True)
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         client.delete_topic(topic)
     if output_of(context, output) is Output.JSON:
         print_json({"deleted": topic})
@@ -208,7 +206,7 @@ def segments(
 
     Example: walrus segments greetings
     """
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         partitions = client.segments(topic)
     if output_of(context, output) is Output.JSON:
         print_json(as_dict(partitions))
@@ -253,7 +251,7 @@ def append(
 
         walrus append events --key sensor-7 < events.jsonl
     """
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         with client.producer(topic) as producer:
             for value in _values(values):
                 producer.send(value, key=None if key is None else os.fsencode(key), partition=partition)
@@ -296,21 +294,17 @@ def read(
         walrus read greetings --output json | jq .value
     """
     as_json = output_of(context, output) is Output.JSON
-    with _client(context, bootstrap) as client:
+    with log_client(context, bootstrap) as client:
         start = _first_offset(client, topic, partition, offset)
         try:
             for record in _records(client, topic, partition, start, count, follow=follow):
                 if as_json:
-                    print_json_line(_record_as_json(record))
+                    print_json_line(record_as_json(record))
                 else:
-                    key = "" if record.key is None else f"{_text(record.key)}\t"
-                    print_line(f"{record.offset}\t{key}{_text(record.value)}")
+                    key = "" if record.key is None else f"{text_of(record.key)}\t"
+                    print_line(f"{record.offset}\t{key}{text_of(record.value)}")
         except KeyboardInterrupt:
             print_note("stopped")
-
-
-def _client(context: typer.Context, bootstrap: str | None) -> Client:
-    return Client(grpc_addresses(context, bootstrap), retry_timeout_ms=RETRY_TIMEOUT_MS)
 
 
 def _print_topic(topic: Topic, output: Output) -> None:
@@ -346,7 +340,7 @@ def _print_description(described: TopicDescription, output: Output, *, everythin
 def _reason(kept: KeptPartition) -> str:
     if kept.until_ms is None:
         return str(kept.reason)
-    until = datetime.fromtimestamp(min(kept.until_ms / 1000, _LAST_SECOND), tz=UTC)
+    until = datetime.fromtimestamp(min(kept.until_ms / 1000, LAST_SECOND), tz=UTC)
     return f"{kept.reason}, until {until:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -360,7 +354,7 @@ def _values(values: list[str] | None) -> Iterator[bytes]:
     if values:
         yield from map(os.fsencode, values)  # the bytes of the command line, whatever they are
     else:
-        yield from (line.removesuffix(b"\n") for line in sys.stdin.buffer)
+        yield from lines_of(sys.stdin.buffer)
 
 
 def _first_offset(client: Client, topic: str, partition: int, offset: int | None) -> int:
@@ -383,17 +377,3 @@ def _records(
             offset = record.offset + 1
         if not follow or offset == end_offset:
             return
-
-
-def _record_as_json(record: Record) -> dict[str, Any]:
-    return {
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        **bytes_as_json("key", record.key),
-        **bytes_as_json("value", record.value),
-        "headers": [{"key": header.key, **bytes_as_json("value", header.value)} for header in record.headers],
-    }
-
-
-def _text(content: bytes | None) -> str:
-    return "(none)" if content is None else content.decode(errors="backslashreplace")

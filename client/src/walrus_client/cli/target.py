@@ -13,12 +13,14 @@ import typer
 from walrus_client import errors
 from walrus_client.admin import AdminClient
 from walrus_client.cli.output import Output
+from walrus_client.client import Client
 from walrus_client.dev import state
 from walrus_client.transport import parse_addresses
 
 TEXT_DEFAULT = "127.0.0.1:8080"
 GRPC_DEFAULT = "127.0.0.1:9090"
 ADMIN_DEFAULT = "127.0.0.1:9091"
+RETRY_TIMEOUT_MS = 5_000  # a person waits; enough for a leader to move
 
 AddrOption = Annotated[
     str | None,
@@ -138,3 +140,8 @@ def _local(port: str) -> str:
             " or say with --addr (text), --bootstrap (gRPC) or --admin where another one is"
         )
     return ",".join(addresses)
+
+
+def log_client(context: typer.Context, bootstrap: str | None) -> Client:
+    """Return a client of the Log service for a command that a person waits for."""
+    return Client(grpc_addresses(context, bootstrap), retry_timeout_ms=RETRY_TIMEOUT_MS)
