@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from node_process import NodeProcess
 from waiting import wait_until
-from walrus_client import Client, FoundOffset, KeptReason, SettingEffect, SettingSource, errors
+from walrus_client import Client, FoundOffset, KeptReason, OffsetPlace, OutRecord, SettingEffect, SettingSource, errors
 from walrus_client.admin import AdminClient
 from walrus_client.transport import DELETE_TOPIC
 from walrus_client.v1 import log_pb2
@@ -65,13 +65,19 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make, tmp_path: Pat
     started.wait_ready()
     wait_for_settings(started)
     examples = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    shell, python, adding, adding_in_python, deleting, deleting_in_python, by_time, streaming = examples
+    shell, python, timing, adding, adding_in_python, deleting, deleting_in_python, by_time, streaming = examples
     printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
     assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
     assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
     assert re.search(r"segment\.ms +9223372036854775807 +node", printed[-1])
     assert "flush.ms" not in printed[-1]
     cli(started, "topics", "delete", "orders", "--yes")
+    assert [cli(started, *shlex.split(line)[1:]) for line in timing.splitlines()] == [
+        "clicks: 1 partition\n",
+        "readings: 1 partition\n",
+    ]
+    cli(started, "topics", "delete", "clicks", "--yes")
+    cli(started, "topics", "delete", "readings", "--yes")
     exec(python.replace("127.0.0.1:9090", address(started)), {})
     with Client(address(started)) as client:
         described = client.describe_topic("orders")
@@ -305,6 +311,57 @@ def test_a_short_retention_empties_a_topic_and_until_then_it_says_why_it_is_stil
         assert client.append("t", [b"35"]).base_offset == 35
         client.alter_topic("t", {}, unset=["retention.ms"])
         assert [record.value for record in client.read("t", 0, 35)] == [b"35"]
+
+
+def test_records_have_the_leaders_time_for_all_who_read_and_after_a_failover(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    by_id = {each.wait_ready()["node_id"]: each for each in nodes}
+    began = int(time.time() * 1000)
+    with Client(",".join(map(address, nodes))) as client:
+        client.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
+        for number, each in enumerate(nodes):
+            with Client(address(each)) as through:
+                through.append("t", [OutRecord(b"%d" % number, timestamp_ms=5), OutRecord(b"x", timestamp_ms=-1)])
+
+        def times() -> list[int]:
+            told = [record.timestamp_ms for record in client.read("t")]
+            columns = [walrus_core.decode_batches(page.batches) for page in client.read_batches("t")]
+            times_us = [us for each in columns for us in memoryview(each.timestamp_us).cast("B").cast("q")]
+            assert told == [us // 1000 for us in times_us]
+            kinds = [kind for each in columns for kind in memoryview(each.timestamp_type).cast("B").cast("i")]
+            assert set(kinds) == {1}
+            return told
+
+        before = times()
+        assert len(before) == 6
+        assert all(began <= ms <= time.time() * 1000 for ms in before)
+        assert [before[0], before[2], before[4]] == [before[1], before[3], before[5]]
+        newest = client.list_offsets("t", {0: OffsetPlace.MAX_TIMESTAMP})[0]
+        assert (newest.timestamp_ms, newest.offset) == (max(before), before.index(max(before)))
+        with AdminClient(f"127.0.0.1:{nodes[0].ports['admin']}") as admin:
+            wait_until("two are a majority", lambda: admin.status().metadata.voters == (1, 2, 3), timeout_s=TIMEOUT_S)
+        leader = client.segments("t")[0].segments[-1].leader
+        assert leader is not None
+        by_id[leader.id].kill()
+        client.append("t", [OutRecord(b"after", timestamp_ms=5)])
+        after = times()
+        assert after[:6] == before
+        assert after[6] > began
+
+
+def test_a_record_too_far_from_the_leaders_clock_is_refused_by_every_node(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    with Client(address(nodes[0])) as client:
+        client.create_topic("t", config={"message.timestamp.before.max.ms": 3_600_000})
+        now = int(time.time() * 1000)
+        for each in nodes:
+            with Client(address(each)) as through:
+                with pytest.raises(errors.InvalidTimestamp, match=r"correct the clock of the producer"):
+                    through.append("t", [OutRecord(b"x", timestamp_ms=now), OutRecord(b"old", timestamp_ms=7)])
+                through.append("t", [OutRecord(b"fine", timestamp_ms=now)])
+        assert [record.value for record in client.read("t")] == [b"fine"] * 3
 
 
 def restart(nodes: list[NodeProcess]) -> None:

@@ -154,6 +154,10 @@ class VersionMismatch(RejectedError):
         self.current = current
 
 
+class InvalidTimestamp(RejectedError):
+    """A record's timestamp is further from the leader's clock than its topic takes; nothing of its batch is stored."""
+
+
 class UnknownNode(RejectedError):
     """The cluster lists no such node."""
 
@@ -222,6 +226,7 @@ _KINDS: dict[str, type[WalrusError]] = {
     "NotAdmitted": Unavailable,
     "InvalidRequest": InvalidRequest,
     "InvalidBatch": InvalidRequest,
+    "InvalidTimestamp": InvalidTimestamp,
     "OutcomeUnknown": OutcomeUnknown,
     "Timeout": Unavailable,
     "Storage": Unavailable,

@@ -23,8 +23,8 @@ pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 const TOPIC_CONFIG_LEVEL: u32 = 5;
 /// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
 const RETENTION_LEVEL: u32 = 6;
-/// Level from which topics say how many copies they have and whether their leaders stay, topics are given more partitions, and
-/// nodes say that they are about to stop.
+/// Level from which topics say how many copies they have, whether their leaders stay and whose time their records have, and are
+/// given more partitions, and from which nodes say that they are about to stop.
 const PLACEMENT_LEVEL: u32 = 7;
 
 impl Command {

@@ -63,6 +63,6 @@ pub use state::{
 pub use stop_impact::{StopImpact, stop_impact};
 pub use topic_config::{
     BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, SettingInForce, SettingProblem, Source,
-    TopicConfig, TopicSettings, Values, WrongSetting,
+    Timestamps, TopicConfig, TopicSettings, Values, WrongSetting,
 };
 pub use upkeep::{CopyChange, Progress, Upkeep, upkeep};

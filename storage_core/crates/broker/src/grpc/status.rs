@@ -66,6 +66,7 @@ fn code_of(error: &Error) -> Code {
         }
         Error::InvalidTopic { .. }
         | Error::InvalidBatch { .. }
+        | Error::InvalidTimestamp { .. }
         | Error::InvalidRequest { .. }
         | Error::InvalidConfig { .. }
         | Error::TooLarge { .. } => Code::InvalidArgument,
@@ -102,6 +103,7 @@ mod tests {
             (Error::InvalidConfig { key: text(), problem: text() }, Code::InvalidArgument),
             (Error::VersionMismatch { expected: 1, current: 2 }, Code::Aborted),
             (Error::InvalidBatch { problem: text() }, Code::InvalidArgument),
+            (Error::InvalidTimestamp { timestamp_ms: 1, oldest_ms: 2, newest_ms: 3 }, Code::InvalidArgument),
             (Error::InvalidRequest { problem: text() }, Code::InvalidArgument),
             (Error::OutOfOrderSequence { producer_id: 1, expected: 2, got: 3 }, Code::FailedPrecondition),
             (Error::ProducerFenced { producer_id: 1, current: 2, got: 1 }, Code::FailedPrecondition),

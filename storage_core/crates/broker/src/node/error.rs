@@ -86,6 +86,19 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A record's timestamp is too far from the leader's clock for its topic.
+    #[error(
+        "a record has the timestamp {timestamp_ms}, and its topic takes {oldest_ms} to {newest_ms} just now; correct the clock of \
+         the producer, or set message.timestamp.before.max.ms or message.timestamp.after.max.ms"
+    )]
+    InvalidTimestamp {
+        /// Timestamp of the record, milliseconds since the epoch.
+        timestamp_ms: i64,
+        /// Lowest one that is taken.
+        oldest_ms: i64,
+        /// Greatest one that is taken.
+        newest_ms: i64,
+    },
     /// A request without sense.
     #[error("invalid request: {problem}")]
     InvalidRequest {
@@ -252,6 +265,7 @@ impl Error {
             Self::InvalidConfig { .. } => "InvalidConfig",
             Self::VersionMismatch { .. } => "VersionMismatch",
             Self::InvalidBatch { .. } => "InvalidBatch",
+            Self::InvalidTimestamp { .. } => "InvalidTimestamp",
             Self::InvalidRequest { .. } => "InvalidRequest",
             Self::OutOfOrderSequence { .. } => "OutOfOrderSequence",
             Self::ProducerFenced { .. } => "ProducerFenced",

@@ -10,6 +10,7 @@ mod roll;
 pub(crate) mod sequencer;
 pub(crate) mod submission;
 pub(crate) mod ticket;
+mod timestamps;
 mod window;
 
 use std::sync::Arc;

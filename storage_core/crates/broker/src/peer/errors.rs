@@ -56,6 +56,7 @@ same_fields! {
     InvalidTopic { topic, problem }
     TopicExists { topic, partitions, wanted }
     InvalidBatch { problem }
+    InvalidTimestamp { timestamp_ms, oldest_ms, newest_ms }
     InvalidRequest { problem }
     OutOfOrderSequence { producer_id, expected, got }
     TooManyProducers { producers_max }
@@ -105,6 +106,7 @@ mod tests {
             Error::InvalidTopic { topic: text("t"), problem: text("p") },
             Error::TopicExists { topic: text("t"), partitions: 1, wanted: 2 },
             Error::InvalidBatch { problem: text("p") },
+            Error::InvalidTimestamp { timestamp_ms: -5, oldest_ms: i64::MIN, newest_ms: i64::MAX },
             Error::InvalidRequest { problem: text("p") },
             Error::OutOfOrderSequence { producer_id: 3, expected: 4, got: -7 },
             Error::ProducerFenced { producer_id: i64::MAX, current: i16::MAX, got: i16::MIN },

@@ -15,6 +15,7 @@ use walrus_model::{Offset, SegmentId};
 
 use crate::cluster::routing::{TopicRoute, base_of, is_open};
 use crate::cluster::segment::uuid_bytes;
+use crate::copies::codec::decode_seal;
 use crate::node::budget::{BATCH_BYTES_MAX, Purpose};
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicPath};
@@ -232,13 +233,20 @@ impl Reading {
         }
         let _held =
             self.cluster().share(Purpose::Reads).take(BATCH_BYTES_MAX, patience::ANSWER_MEMORY).await?;
+        // What no copy had when the segment's end was decided is no damage that anybody could mend.
+        let seal = log.sealed_value().and_then(|seal| decode_seal(&seal).ok());
+        let lacks_nothing = seal.is_none_or(|value| value.lost.is_empty());
         let (bucket, searched, ms) = (self.copies().bucket().clone(), log, find.timestamp_ms);
         let search = self.cluster().tasks().blocking(move || bucket.find_time(&searched, ms, within)).await?;
-        if search.has_skipped {
+        if search.has_skipped && lacks_nothing {
             self.copies().table().note_damage(segment);
         }
+        if is_sealed && !find.whole {
+            self.copies().table().note_doubt(segment); // whoever asks takes it for open, and so may the metadata here
+        }
         // A record that was found stays the first one; that there is none, or no newer one, may be said only of all there is.
-        if !is_sealed && !(ms.is_some() && search.found.is_some()) {
+        let is_final = is_sealed || (ms.is_some() && search.found.is_some());
+        if !is_final {
             if !readable.is_all {
                 self.copies().table().note_doubt(segment);
                 return Err(Obstacle::EndUndecided { segment }.into());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use walrus_broker::{Broker, Error, OrgName, PartitionRef, TopicPath};
+use walrus_broker::{Broker, Error, OffsetAt, OrgName, PartitionRef, TopicPath};
 use walrus_log::batch::ProducerRef;
 use walrus_model::Replication;
 
@@ -211,6 +211,7 @@ fn a_node_that_has_just_started_does_not_know_which_topics_there_are() {
         is_unavailable("the segments", broker.segments(&named("logs")).await);
         is_unavailable("the state", broker.topic_state(&named("logs")).await);
         is_unavailable("the topics", broker.list_topics(&OrgName::default(), false).await);
+        is_unavailable("offsets", broker.list_offsets(&named("logs"), &[(0, OffsetAt::Earliest)]).await);
         is_unavailable("a deletion", broker.delete_topic(&named("logs"), None).await);
     });
     cluster.catch_up(id);

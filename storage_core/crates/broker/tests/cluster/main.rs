@@ -25,5 +25,6 @@ mod retention;
 mod rollover;
 mod rot;
 mod secret;
+mod timestamps;
 mod topic_settings;
 mod topics;

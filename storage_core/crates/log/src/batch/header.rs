@@ -225,6 +225,15 @@ pub(super) fn write_header(batch: &mut [u8], new: &NewBatch) {
     batch[17..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());
 }
 
+/// Gives every record of a whole batch the time at which a broker took it: sets the flag that says so, the greatest timestamp,
+/// which is the time of all records then, and the checksum (Kafka's `LogAppendTime`).
+pub(super) fn set_append_time(batch: &mut [u8], timestamp_ms: i64) {
+    batch[ATTRIBUTES_END - 1] |= LOG_APPEND_TIME as u8;
+    batch[35..43].copy_from_slice(&timestamp_ms.to_be_bytes());
+    let crc = crc_fast::crc32_iscsi(&batch[CHECKED_FROM..]);
+    batch[17..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());
+}
+
 /// Gives the batch at the front of `batch` its place in a log, by patching the 12 bytes of its base offset and leader
 /// epoch, which are not under its checksum.
 ///

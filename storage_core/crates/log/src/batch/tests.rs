@@ -299,6 +299,51 @@ proptest! {
         prop_assert_eq!(read(&batch).unwrap(), records);
     }
 
+    /// What a broker patches for its own time: nothing else changes, whatever the codec, and all who read agree.
+    #[test]
+    fn append_time_is_the_time_of_every_record_and_leaves_all_else(
+        records in models(),
+        producer in producers(),
+        codec in 0..5_u8,
+        time in any::<i64>(),
+        again in any::<i64>(),
+    ) {
+        let built = build(&records, producer);
+        let before = Batch::parse(&built).unwrap().0.compressed(codec).unwrap();
+        let (before, _) = Batch::parse(&before).unwrap();
+        let once = before.with_append_time(again);
+        let stamped = Batch::parse(&once).unwrap().0.with_append_time(time);
+        let (stamped, rest) = Batch::parse(&stamped).unwrap();
+        prop_assert!(rest.is_empty());
+        prop_assert!(stamped.header().is_log_append_time());
+        prop_assert_eq!(stamped.max_timestamp(), time);
+        let unchanged = |batch: &Batch<'_>| {
+            let (header, bytes) = (*batch.header(), batch.bytes());
+            let head = (header.codec(), header.base_timestamp, header.producer, header.records_left());
+            (head, bytes[..17].to_vec(), bytes[23..35].to_vec(), bytes[43..].to_vec())
+        };
+        prop_assert_eq!(unchanged(&stamped), unchanged(&before));
+        let opened = stamped.open().unwrap();
+        let read: Vec<_> = stamped.header().records_in(&opened).map(|record| record.unwrap()).collect();
+        prop_assert!(read.iter().all(|record| record.timestamp_ms == time));
+        let values: Vec<_> = read.iter().map(|record| record.value.map(<[u8]>::to_vec)).collect();
+        prop_assert_eq!(values, records.iter().map(|record| record.value.clone()).collect::<Vec<_>>());
+        prop_assert_eq!(stamped.timestamps().unwrap(), (time != -1).then_some(time..=time));
+    }
+
+    #[test]
+    fn timestamps_are_those_of_the_records_that_have_one(records in models(), none in vec(any::<bool>(), 40), codec in 0..5_u8) {
+        let mut records = records;
+        for (record, _) in records.iter_mut().zip(&none).filter(|(_, none)| **none) {
+            record.timestamp_ms = -1;
+        }
+        let built = build(&records, None);
+        let bytes = Batch::parse(&built).unwrap().0.compressed(codec).unwrap();
+        let times = || records.iter().map(|record| record.timestamp_ms).filter(|time| *time != -1);
+        let expected = times().min().zip(times().max()).map(|(oldest, newest)| oldest..=newest);
+        prop_assert_eq!(Batch::parse(&bytes).unwrap().0.timestamps().unwrap(), expected);
+    }
+
     #[test]
     fn size_is_known_before_a_batch_is_built(records in models()) {
         let mut builder = BatchBuilder::new();

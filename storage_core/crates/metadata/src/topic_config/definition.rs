@@ -17,6 +17,9 @@ pub(super) const SEGMENT_ENTRIES: &str = "walrus.segment.entries";
 pub(super) const FSYNC: &str = "walrus.fsync";
 pub(super) const REPLICATION_FACTOR: &str = "walrus.replication.factor";
 pub(super) const LEADERS: &str = "walrus.leaders";
+pub(super) const TIMESTAMP_TYPE: &str = "message.timestamp.type";
+pub(super) const TIMESTAMP_BEFORE: &str = "message.timestamp.before.max.ms";
+pub(super) const TIMESTAMP_AFTER: &str = "message.timestamp.after.max.ms";
 pub(super) const RETENTION_MS: &str = "retention.ms";
 pub(super) const RETENTION_BYTES: &str = "retention.bytes";
 pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
@@ -24,8 +27,9 @@ pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
 /// The settings of a topic's retention, which came with a level of commands of their own.
 pub(crate) const RETENTION_SETTINGS: [&str; 3] = [RETENTION_MS, RETENTION_BYTES, RETENTION_ARCHIVED];
 
-/// The settings of a topic's copies and leaders, which came with a later level.
-pub(crate) const PLACEMENT_SETTINGS: [&str; 2] = [REPLICATION_FACTOR, LEADERS];
+/// The settings of a topic's copies, leaders and timestamps, which came with a later level.
+pub(crate) const PLACEMENT_SETTINGS: [&str; 5] =
+    [REPLICATION_FACTOR, LEADERS, TIMESTAMP_TYPE, TIMESTAMP_BEFORE, TIMESTAMP_AFTER];
 
 /// A setting of a topic. Two are the same if their names are.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +111,13 @@ const BOOLEAN: Values = Values::OneOf(&["true", "false"]);
 const ROTATE: &str = "rotate";
 pub(super) const STICKY: &str = "sticky";
 
+/// Values of [`TIMESTAMP_TYPE`].
+const CREATE_TIME: &str = "CreateTime";
+pub(super) const LOG_APPEND_TIME: &str = "LogAppendTime";
+
+/// A bound on timestamps that bounds nothing.
+const WITHOUT_BOUND: &str = "9223372036854775807";
+
 const NO_INDEX: &str = "Segments have no index files: a block's directory is part of it.";
 const NO_FLUSH: &str = "An acknowledged record is on disks already.";
 const NO_TIERS: &str = "Segments are not moved to another storage.";
@@ -114,7 +125,7 @@ const NO_THROTTLE: &str = "The rate of copies is a setting of the cluster, `copi
 const AS_SENT: &str = "Batches stay as they were sent.";
 
 /// All settings, by name.
-pub const DEFINITIONS: [Definition; 30] = [
+pub const DEFINITIONS: [Definition; 33] = [
     shown("compression.gzip.level", whole(-1, 9), "-1", AS_SENT),
     shown("compression.lz4.level", whole(1, 17), "9", AS_SENT),
     shown(
@@ -138,6 +149,30 @@ pub const DEFINITIONS: [Definition; 30] = [
         default: Fallback::Value("25165824"),
         effect: Effect::NextAppend,
         what: "Limit on the bytes of one batch of records, compressed as it was sent; a larger one is refused.",
+    },
+    Definition {
+        name: TIMESTAMP_AFTER,
+        values: ANY,
+        default: Fallback::Value(WITHOUT_BOUND),
+        effect: Effect::NextAppend,
+        what: "How far ahead of the leader's clock, in milliseconds, the timestamp of a record may be with `CreateTime`; a batch \
+               with one beyond is refused. Records without a timestamp pass.",
+    },
+    Definition {
+        name: TIMESTAMP_BEFORE,
+        values: ANY,
+        default: Fallback::Value(WITHOUT_BOUND),
+        effect: Effect::NextAppend,
+        what: "How far behind the leader's clock, in milliseconds, the timestamp of a record may be with `CreateTime`; a batch \
+               with one beyond is refused. Records without a timestamp pass.",
+    },
+    Definition {
+        name: TIMESTAMP_TYPE,
+        values: Values::OneOf(&[CREATE_TIME, LOG_APPEND_TIME]),
+        default: Fallback::Value(CREATE_TIME),
+        effect: Effect::NextAppend,
+        what: "Whose time records have. `CreateTime`: the one that their producer gave them. `LogAppendTime`: that of their \
+               leader when it took their batch, one for all of it, which never falls in a segment.",
     },
     Definition {
         name: MIN_INSYNC_REPLICAS,
@@ -245,13 +280,10 @@ pub const DEFINITIONS: [Definition; 30] = [
 
 /// Settings of Kafka, and of Walrus, that this version does not carry out: whoever sets one is told so, and does not wait in vain
 /// for what it should do.
-pub(super) const NOT_YET: [&str; 10] = [
+pub(super) const NOT_YET: [&str; 7] = [
     "cleanup.policy",
     "delete.retention.ms",
     "max.compaction.lag.ms",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.type",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
     "walrus.retention.consumed",

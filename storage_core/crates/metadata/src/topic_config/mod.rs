@@ -13,13 +13,14 @@ use crate::retention::Retention;
 use crate::rolling::Limits;
 pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
 use definition::{
-    FSYNC, LEADERS, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, REPLICATION_FACTOR, RETENTION_ARCHIVED,
-    RETENTION_BYTES, RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS, STICKY,
+    FSYNC, LEADERS, LOG_APPEND_TIME, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, REPLICATION_FACTOR,
+    RETENTION_ARCHIVED, RETENTION_BYTES, RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS, STICKY,
+    TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TIMESTAMP_TYPE,
 };
 pub(crate) use definition::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 pub use problem::{SettingProblem, WrongSetting};
 
-/// The value of `segment.ms` where segments may be of any age.
+/// The value of settings in milliseconds that bound nothing: `segment.ms`, and those of timestamps.
 const ANY_AGE_MS: u64 = i64::MAX.cast_unsigned();
 
 /// So much of a name or value is repeated to whoever gave a wrong one.
@@ -45,6 +46,22 @@ pub struct TopicSettings {
     pub segment_bytes_max: Option<u64>,
     /// Limit on the age of a segment.
     pub segment_age_ms_max: Option<u64>,
+    /// Whose time the records have.
+    pub timestamps: Timestamps,
+}
+
+/// Whose time the records of a topic have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timestamps {
+    /// The producer's.
+    Created {
+        /// How far behind the leader's clock a timestamp may be, in milliseconds; `None`: any distance.
+        before_ms_max: Option<u64>,
+        /// How far ahead of it.
+        after_ms_max: Option<u64>,
+    },
+    /// The leader's.
+    Appended,
 }
 
 /// Where the value of a setting comes from.
@@ -145,7 +162,17 @@ impl TopicConfig {
             segment_entries_max: self.number(SEGMENT_ENTRIES),
             segment_bytes_max: self.number(SEGMENT_BYTES),
             segment_age_ms_max: self.number(SEGMENT_MS),
+            timestamps: self.timestamps(),
         }
+    }
+
+    fn timestamps(&self) -> Timestamps {
+        if self.values.get(TIMESTAMP_TYPE).is_some_and(|value| value == LOG_APPEND_TIME) {
+            return Timestamps::Appended;
+        }
+        let bound = |name| self.number(name).filter(|bound| *bound < ANY_AGE_MS);
+        let (before_ms_max, after_ms_max) = (bound(TIMESTAMP_BEFORE), bound(TIMESTAMP_AFTER));
+        Timestamps::Created { before_ms_max, after_ms_max }
     }
 
     /// The policy by which the topic lets records go.

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use walrus_metadata::rolling::{Limits, Reason};
 use walrus_metadata::{
     Answer, BATCH_BYTES_MAX, Command, CommandRejection, DEFINITIONS, Envelope, Fallback, Metadata,
-    SettingProblem, Source, TopicConfig, Values, apply, first_descriptor, reason_to_roll, successor,
+    SettingProblem, Source, Timestamps, TopicConfig, Values, apply, first_descriptor, reason_to_roll,
+    successor,
 };
 use walrus_model::{FsyncSchedule, Replication, SegmentId, TopicId};
 
@@ -249,6 +250,30 @@ fn a_topics_schedule_of_syncs_is_fixed_with_each_segment() {
     assert_eq!(as_json["fsync"], "each");
 }
 
+#[test]
+fn whose_time_records_have_is_the_producers_within_bounds_or_the_leaders() {
+    let (mut metadata, topic) = with_topic(1, 1);
+    let mut set = |entries: &[(&str, &str)]| {
+        alter(&mut metadata, topic, entries, &[]).expect("sound");
+        metadata.topics[&topic].config.settings().timestamps
+    };
+    let created = |before_ms_max, after_ms_max| Timestamps::Created { before_ms_max, after_ms_max };
+    assert_eq!(set(&[]), created(None, None));
+    assert_eq!(set(&[("message.timestamp.before.max.ms", "7")]), created(Some(7), None));
+    assert_eq!(set(&[("message.timestamp.after.max.ms", "0")]), created(Some(7), Some(0)));
+    assert_eq!(
+        set(&[("message.timestamp.before.max.ms", "9223372036854775807")]),
+        created(None, Some(0)),
+        "Kafka's word for no bound"
+    );
+    assert_eq!(set(&[("message.timestamp.type", "logappendtime")]), Timestamps::Appended);
+    assert_eq!(set(&[("message.timestamp.type", "CreateTime")]), created(None, Some(0)));
+    let refused = alter(&mut metadata, topic, &[("message.timestamp.type", "Never")], &[]).unwrap_err();
+    assert!(refused.to_string().contains("CreateTime, LogAppendTime"), "{refused}");
+    let set = named(&[("message.timestamp.type", "CreateTime")]);
+    assert_eq!(Command::AlterTopic { topic, set, unset: names(&[]) }.level(), 7);
+}
+
 /// `docs/reference/topics.md` has this table; whoever changes a setting changes the page.
 #[test]
 fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
@@ -265,6 +290,9 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
             Values::Text(bytes_max) => format!("text of at most {bytes_max} bytes"),
         };
         let default = match definition.default {
+            Fallback::Value("9223372036854775807") if definition.name.starts_with("message.timestamp.") => {
+                "any distance".to_owned()
+            }
             Fallback::Value("9223372036854775807") => "never".to_owned(),
             Fallback::Value("") => "empty".to_owned(),
             Fallback::Value(value) => format!("`{value}`"),

@@ -7,7 +7,7 @@ mod sending;
 pub(crate) mod waiting;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use walrus_log::batch::Batch as StoredBatch;
-use walrus_log::{AppendReceipt, CommitTicket, Log};
+use walrus_log::{Admission, AppendReceipt, CommitTicket, Log};
 use walrus_metadata::Segment;
 use walrus_model::{Descriptor, Offset, SegmentId, Value};
 use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Reply};
@@ -61,6 +61,8 @@ pub(crate) struct Leader {
     /// Cancelled when metadata has another leader, or none.
     pub(crate) closed: CancellationToken,
     opened: Instant,
+    /// The time that the last batch got from this leader, where its topic wants that; milliseconds since the epoch.
+    last_time_ms: AtomicI64,
     /// Held by whoever has a successor allotted, so that it is done once.
     pub(crate) allotting: tokio::sync::Mutex<()>,
     /// A roll that found no successor is not tried again before this.
@@ -171,6 +173,7 @@ impl Leader {
             closed: CancellationToken::new(),
             key: Key { log, label, epoch },
             copy,
+            last_time_ms: AtomicI64::new(i64::MIN),
             opened: opened.checked_sub(Duration::from_millis(age_ms)).unwrap_or(opened),
             allotting: tokio::sync::Mutex::default(),
             hold_until: Lock::default(),
@@ -252,6 +255,21 @@ impl Leader {
             later.into_iter().for_each(|place| self.ring(place));
         }
         Ok(LocalAppend { appended, up_to_date: next })
+    }
+
+    /// The time that the next batch gets: that of the clock, and never lower than the one before in this segment. Calls come in
+    /// the order of the batches.
+    pub(crate) fn next_time_ms(&self) -> i64 {
+        let now = clock::now_ms();
+        self.last_time_ms.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Whether the log has a batch of a producer already.
+    pub(crate) fn has(&self, batch: &StoredBatch<'_>) -> bool {
+        let admission = |producer| self.log().producers().check(producer, batch.record_count());
+        batch
+            .producer()
+            .is_some_and(|producer| matches!(admission(producer), Ok(Admission::Duplicate { .. })))
     }
 
     /// Ends this leader when metadata has another one, or none: whoever waits for an acknowledgement is told.

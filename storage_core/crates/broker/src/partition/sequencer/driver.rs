@@ -227,10 +227,10 @@ impl Sequencer {
                 return HandOver::All;
             };
             let bytes = waiting.batch.clone();
-            let (for_segment, deadline) = (waiting.for_segment, waiting.deadline);
+            let (for_segment, deadline, times) = (waiting.for_segment, waiting.deadline, waiting.times);
             let placed = match Batch::parse(&bytes) {
                 Ok((batch, _)) => {
-                    let arrived = Arrival { batch: &batch, bytes: &bytes, for_segment, deadline };
+                    let arrived = Arrival { batch: &batch, bytes: &bytes, for_segment, deadline, times };
                     self.append_here(&mut state, leader, &arrived)
                 }
                 Err(problem) => Some(Err(Error::Internal { message: format!("a checked batch: {problem}") })),

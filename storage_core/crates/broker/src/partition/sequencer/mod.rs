@@ -19,10 +19,11 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use walrus_log::batch::Batch;
 use walrus_metadata::rolling::{Limits, Reason};
-use walrus_metadata::{Segment, TopicSettings};
+use walrus_metadata::{Segment, Timestamps, TopicSettings};
 use walrus_model::{SegmentId, TopicId};
 
-use crate::cluster::routing::{TopicRoute, open_segment};
+use crate::cluster::routing::{TopicRoute, is_led_by, open_segment};
+use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::locks::{Lock, SEQUENCER};
 use crate::node::names::TopicPath;
@@ -35,6 +36,7 @@ use crate::partition::leader::{AppendOutcome, CarriedAppend, Leader, LocalAppend
 use crate::partition::leaders::Leaders;
 use crate::partition::roll::{self, Roll};
 use crate::partition::ticket::Ticket;
+use crate::partition::timestamps::{self, Times};
 use crate::peer::Connection;
 
 /// Limit on the bytes of batches that wait on this node, in all partitions together; a batch above it is refused.
@@ -89,6 +91,8 @@ struct QueuedBatch {
     /// The segment for which another node sent it.
     for_segment: Option<SegmentId>,
     deadline: Instant,
+    /// What is known of its timestamps.
+    times: Times,
     reply: oneshot::Sender<Result<AppendOutcome>>,
 }
 
@@ -98,6 +102,7 @@ struct Arrival<'a> {
     bytes: &'a Bytes,
     for_segment: Option<SegmentId>,
     deadline: Instant,
+    times: Times,
 }
 
 /// A batch that was sent to another node.
@@ -117,7 +122,8 @@ impl Requeue for Sequencer {
                 .waiting_bytes
                 .inc_by(i64::try_from(batch.len()).unwrap_or(i64::MAX));
             let is_idempotent = Batch::parse(&batch).is_ok_and(|(batch, _)| batch.producer().is_some());
-            state.queue.push_front(QueuedBatch { batch, is_idempotent, for_segment, deadline, reply });
+            let times = Times::Free; // the leader of the segment before has taken it
+            state.queue.push_front(QueuedBatch { batch, is_idempotent, for_segment, deadline, times, reply });
         }
         self.leave(&mut state);
     }
@@ -148,7 +154,14 @@ impl Sequencer {
 
     /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
     pub(crate) fn submit(self: &Arc<Self>, bytes: Bytes, batch: &Batch<'_>, deadline: Instant) -> Ticket {
-        self.place(bytes, batch, None, deadline)
+        let is_led_here = || {
+            let open = self.open_segment().map(|open| open.descriptor.leader);
+            open.is_some_and(|leader| is_led_by(leader, self.leaders.cluster().config()))
+        };
+        match self.look_at_times(batch, is_led_here) {
+            Ok(times) => self.place(bytes, batch, None, deadline, times),
+            Err(error) => Ticket::failed(error),
+        }
     }
 
     /// Takes a batch that another node sent to the leader of `segment`. If that segment is not led by this node, or not open,
@@ -163,7 +176,20 @@ impl Sequencer {
         let open = self.open_segment().map(|open| open.descriptor);
         let is_here = open
             .is_some_and(|open| open.id == segment && open.leader.node.0 == self.leaders.cluster().node_id());
-        if is_here { self.place(bytes, batch, Some(segment), deadline) } else { Ticket::moved() }
+        if !is_here {
+            return Ticket::moved();
+        }
+        match self.look_at_times(batch, || true) {
+            Ok(times) => self.place(bytes, batch, Some(segment), deadline, times),
+            Err(error) => Ticket::failed(error),
+        }
+    }
+
+    /// The timestamps of a batch, if the topic bounds them and this node leads: what may take long is done before anybody else
+    /// waits for this batch. Another node's leader looks itself.
+    fn look_at_times(&self, batch: &Batch<'_>, is_led_here: impl FnOnce() -> bool) -> Result<Times> {
+        let is_wanted = timestamps::is_bounded(self.settings.load().timestamps) && is_led_here();
+        if is_wanted { timestamps::look(batch) } else { Ok(Times::Unknown) }
     }
 
     /// Gives a batch to the target, or puts it in the queue.
@@ -173,6 +199,7 @@ impl Sequencer {
         batch: &Batch<'_>,
         for_segment: Option<SegmentId>,
         deadline: Instant,
+        times: Times,
     ) -> Ticket {
         let mut state = self.state.lock();
         if let Mode::Local(leader) = &state.mode {
@@ -180,7 +207,7 @@ impl Sequencer {
             if for_segment.is_some_and(|wanted| wanted != leader.descriptor.id) {
                 return Ticket::moved();
             }
-            let arrived = Arrival { batch, bytes: &bytes, for_segment, deadline };
+            let arrived = Arrival { batch, bytes: &bytes, for_segment, deadline, times };
             if let Some(placed) = self.append_here(&mut state, &leader, &arrived) {
                 return Ticket::placed(placed);
             }
@@ -196,6 +223,7 @@ impl Sequencer {
             is_idempotent: batch.producer().is_some(),
             for_segment,
             deadline,
+            times,
             reply,
         };
         match &state.mode {
@@ -274,9 +302,10 @@ impl Sequencer {
         self: &Arc<Self>,
         state: &mut State,
         leader: &Arc<Leader>,
-        &Arrival { batch, bytes, for_segment, deadline }: &Arrival<'_>,
+        arrival: &Arrival<'_>,
     ) -> Option<Result<AppendOutcome>> {
-        match leader.append(self.leaders.copies(), batch, bytes, for_segment, deadline) {
+        let &Arrival { bytes, deadline, .. } = arrival;
+        match self.append_timed(leader, arrival) {
             Ok(LocalAppend { appended, up_to_date }) => {
                 for place in up_to_date {
                     follower::send_alone(self.leaders.copies(), leader, place, bytes.len());
@@ -323,6 +352,26 @@ impl Sequencer {
             }
             Err(error) => Some(Err(error)),
         }
+    }
+
+    /// Appends a batch whose timestamps the topic takes, or with the leader's time where the topic wants that.
+    fn append_timed(&self, leader: &Arc<Leader>, arrival: &Arrival<'_>) -> Result<LocalAppend> {
+        let &Arrival { batch, bytes, for_segment, deadline, times } = arrival;
+        let (copies, rule) = (self.leaders.copies(), self.settings.load().timestamps);
+        if rule == Timestamps::Appended {
+            let timed: Bytes = batch.with_append_time(leader.next_time_ms()).into();
+            let wrong =
+                |problem| Error::Internal { message: format!("a batch with its leader's time: {problem}") };
+            let (batch, _) = Batch::parse(&timed).map_err(wrong)?;
+            return leader.append(copies, &batch, &timed, for_segment, deadline);
+        }
+        if timestamps::is_bounded(rule) {
+            // The bounds may have been set behind the look, or this node may lead only since then.
+            let times = if times == Times::Unknown { timestamps::look(batch)? } else { times };
+            let checked = timestamps::check(rule, times, clock::now_ms());
+            checked.or_else(|refused| if leader.has(batch) { Ok(()) } else { Err(refused) })?;
+        }
+        leader.append(copies, batch, bytes, for_segment, deadline)
     }
 
     /// Does what is due after an append, or now and then: rolls, or has the successor allotted.

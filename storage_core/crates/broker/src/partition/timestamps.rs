@@ -1,0 +1,81 @@
+//! The timestamps of a batch that comes in: what its records have, and whether its topic takes them at the leader's time.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use walrus_log::batch::Batch;
+use walrus_metadata::Timestamps;
+
+use crate::node::error::{Error, Result};
+
+/// Limit on the bytes of an uncompressed batch that is looked through without a thought for the thread's other tasks.
+const QUICK_BYTES: usize = 64 << 10;
+
+/// The timestamps of a batch's records, as far as somebody has looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// Nobody has looked.
+    Unknown,
+    /// No record has one, or a leader has taken the batch already.
+    Free,
+    /// The lowest and the greatest.
+    Between(i64, i64),
+}
+
+/// Looks at the timestamps of a batch whose topic bounds them. Opening a compressed batch may take long, so the thread's other
+/// tasks go on elsewhere meanwhile.
+///
+/// `InvalidBatch` if the records cannot be read: nobody could say what times they have.
+pub(crate) fn look(batch: &Batch<'_>) -> Result<Times> {
+    let is_quick = !batch.is_compressed() && batch.bytes().len() <= QUICK_BYTES;
+    let may_block =
+        || Handle::try_current().is_ok_and(|now| now.runtime_flavor() == RuntimeFlavor::MultiThread);
+    let found = if is_quick || !may_block() {
+        batch.timestamps()
+    } else {
+        tokio::task::block_in_place(|| batch.timestamps())
+    };
+    let found = found.map_err(|problem| Error::InvalidBatch { problem: problem.to_string() })?;
+    Ok(found.map_or(Times::Free, |span| Times::Between(*span.start(), *span.end())))
+}
+
+/// Whether the rule refuses any timestamp.
+pub(crate) fn is_bounded(rule: Timestamps) -> bool {
+    match rule {
+        Timestamps::Created { before_ms_max, after_ms_max } => {
+            before_ms_max.is_some() || after_ms_max.is_some()
+        }
+        Timestamps::Appended => false,
+    }
+}
+
+/// Refuses timestamps that lie too far from the leader's clock. The bounds themselves are taken.
+pub(crate) fn check(rule: Timestamps, times: Times, now_ms: i64) -> Result<()> {
+    let Timestamps::Created { before_ms_max, after_ms_max } = rule else { return Ok(()) };
+    let Times::Between(first, last) = times else { return Ok(()) };
+    let oldest_ms = before_ms_max.map_or(i64::MIN, |most| now_ms.saturating_sub_unsigned(most));
+    let newest_ms = after_ms_max.map_or(i64::MAX, |most| now_ms.saturating_add_unsigned(most));
+    let wrong = [first, last].into_iter().find(|time| !(oldest_ms..=newest_ms).contains(time));
+    wrong.map_or(Ok(()), |timestamp_ms| Err(Error::InvalidTimestamp { timestamp_ms, oldest_ms, newest_ms }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_further_from_the_clock_than_allowed_is_refused_with_the_bounds() {
+        let rule = |before_ms_max, after_ms_max| Timestamps::Created { before_ms_max, after_ms_max };
+        let refused =
+            |timestamp_ms| Err(Error::InvalidTimestamp { timestamp_ms, oldest_ms: 900, newest_ms: 1_005 });
+        let both = rule(Some(100), Some(5));
+        assert_eq!(check(both, Times::Between(900, 1_005), 1_000), Ok(()));
+        assert_eq!(check(both, Times::Between(899, 1_000), 1_000), refused(899));
+        assert_eq!(check(both, Times::Between(900, 1_006), 1_000), refused(1_006));
+        assert_eq!(check(both, Times::Free, 1_000), Ok(()));
+        assert_eq!(check(rule(None, Some(0)), Times::Between(i64::MIN, 1_000), 1_000), Ok(()));
+        let any = Times::Between(i64::MIN, i64::MAX);
+        assert_eq!(check(rule(Some(u64::MAX), None), any, i64::MAX), Ok(()));
+        assert_eq!(check(Timestamps::Appended, any, 0), Ok(()));
+        assert!(!is_bounded(rule(None, None)) && is_bounded(rule(Some(1), None)));
+        assert!(!is_bounded(Timestamps::Appended));
+    }
+}
