@@ -12,8 +12,8 @@ from walrus_client.dev import DevCluster
 from walrus_bench.sampling import Sample, Subject
 from walrus_bench.suites import Prepared, Settings, brokers
 
-SETTING = "segments.max_age_ms"  # nobody's segments get so old meanwhile
-VALUES = (86_400_000, 86_400_001)
+SETTING = "scrub.bytes_per_second"  # no broker looks at its segments because of it
+VALUES = (1 << 30, (1 << 30) + 1)
 
 
 @contextmanager
