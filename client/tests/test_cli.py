@@ -297,7 +297,16 @@ def test_a_consumer_that_follows_gets_what_comes_in_every_partition(walrus, peer
     assert sorted(json.loads(line)["partition"] for line in printed.splitlines()) == list(range(partitions))
 
 
-def test_ctrl_c_ends_a_consumer_and_a_closed_pipe_does_without_a_word(walrus, peer):
+@pytest.fixture
+def heeds_ctrl_c():
+    """What is started heeds SIGINT. A job that a shell runs in the background ignores it, with all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_ctrl_c_ends_a_consumer_and_a_closed_pipe_does_without_a_word(peer):
     with Client(peer.address) as client:
         client.create_topic("t")
         client.append("t", [b"x" * 1000] * 1000)
