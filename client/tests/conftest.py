@@ -52,6 +52,11 @@ class Storage:
         self.partitions: dict[tuple[str, int], StoredPartition] = {}
         self.producer_ids = 1000
 
+    def wake(self) -> None:
+        """Has those that wait for a change look again."""
+        with self.lock:
+            self.changed.notify_all()
+
     def create(self, name: str, partitions: int) -> bool:
         with self.lock:
             if name in self.topics:
@@ -259,6 +264,7 @@ class LogPeer(log_pb2_grpc.LogServicer):
     def Read(self, request, context):  # noqa: N802
         offset = request.offset
         answers = 0
+        context.add_callback(self.storage.wake)  # a reader that is gone waits no more
         while True:
             self.on_read(request, answers)
             with self.storage.lock:
@@ -274,7 +280,8 @@ class LogPeer(log_pb2_grpc.LogServicer):
                     end = min(end, request.end_offset)
                 if offset >= end:
                     wanted = not request.HasField("end_offset") or offset < request.end_offset
-                    if wanted and request.wait_ms and self.storage.changed.wait(request.wait_ms / 1000):
+                    waits = wanted and request.wait_ms and context.is_active()
+                    if waits and self.storage.changed.wait(request.wait_ms / 1000):
                         continue
                     return
                 records = [r for batch in partition.batches for r in batch.records if offset <= r.offset < end][:3]
