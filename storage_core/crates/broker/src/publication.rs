@@ -18,7 +18,7 @@ pub(crate) struct Publication {
 
 /// The parts that follow the metadata, each told in its turn by [`hand_out`].
 trait Followers {
-    /// Has connections go to the nodes that are listed.
+    /// Has connections go to the nodes that are listed; a new process of a node is not silent because the one before it was.
     fn peers(&self, metadata: &Metadata);
     /// Notes which nodes have renewed their leases.
     fn presence(&self, metadata: &Metadata);
@@ -86,7 +86,9 @@ impl Publication {
 
 impl Followers for Publication {
     fn peers(&self, metadata: &Metadata) {
-        self.cluster().peers().update(metadata);
+        for restarted in self.cluster().peers().update(metadata) {
+            self.cluster().liveness().restarted(restarted);
+        }
     }
 
     fn presence(&self, metadata: &Metadata) {

@@ -148,6 +148,12 @@ impl Liveness {
         }
     }
 
+    /// A node has registered as another process: what the one before it did not answer says nothing of this one, which may be
+    /// given segments before it is pinged.
+    pub(crate) fn restarted(&self, node: u32) {
+        self.nodes.lock().remove(&node);
+    }
+
     /// Forgets nodes that are not listed any more.
     pub(super) fn retain(&self, listed: impl Fn(u32) -> bool) {
         self.nodes.lock().retain(|node, _| listed(*node));
@@ -195,6 +201,19 @@ mod tests {
         ping(&liveness, true);
         assert_eq!(liveness.silent(), NOBODY);
         assert_eq!(liveness.unanswering(), NOBODY);
+    }
+
+    /// A segment that it was given just then was taken from it at once.
+    #[test]
+    fn a_node_that_has_registered_as_another_process_is_not_silent() {
+        let liveness = Liveness::default();
+        (0..FAILURES).for_each(|_| ping(&liveness, false));
+        assert!(liveness.begin(7).is_some());
+        liveness.restarted(7);
+        liveness.end(7, false); // the ping that was on its way to the process before
+        assert!(!liveness.is_silent(7));
+        (0..FAILURES).for_each(|_| ping(&liveness, false));
+        assert!(liveness.is_silent(7), "it does not answer either");
     }
 
     /// Its pings had failed before it was noticed that nobody had listened for the answers.

@@ -116,10 +116,10 @@ struct Peer {
 impl Peer {
     /// Takes in which process the metadata name. Connections that lead to another one are closed; one that was made since the
     /// node is back stays, with what is under way on it. A node that was given up stays so until it answers a ping: up to then
-    /// it is given up again and again, and what was sent to it meanwhile would be lost.
-    fn runs_as(&self, process: ProcessId) {
+    /// it is given up again and again, and what was sent to it meanwhile would be lost. Returns whether it is another one than before.
+    fn runs_as(&self, process: ProcessId) -> bool {
         if std::mem::replace(&mut *self.process.lock(), process) == process {
-            return;
+            return false;
         }
         // Whoever holds a lane connects just now, to the process that is there now.
         for mut attempt in self.lanes.iter().filter_map(|lane| lane.try_lock().ok()) {
@@ -129,6 +129,7 @@ impl Peer {
             }
             *attempt = Attempt { connection, ..Attempt::default() };
         }
+        true
     }
 }
 
@@ -161,14 +162,18 @@ impl Peers {
         Self { hello, secrets, budget, runtime, nodes: Lock::default() }
     }
 
-    /// Takes in the nodes' addresses. Connections to an earlier process or address of a node are closed.
-    pub(crate) fn update(&self, metadata: &Metadata) {
+    /// Takes in the nodes' addresses. Connections to an earlier process or address of a node are closed. Returns the nodes that
+    /// run as another process than before.
+    pub(crate) fn update(&self, metadata: &Metadata) -> Vec<u32> {
+        let mut restarted = Vec::new();
         let mut nodes = self.nodes.lock();
         nodes.retain(|id, _| metadata.nodes.contains_key(&NodeId(*id)));
         for (NodeId(id), node) in &metadata.nodes {
             let is_same = |peer: &&Arc<Peer>| (peer.disk, &peer.address) == (node.disk, &node.peer_address);
             if let Some(peer) = nodes.get(id).filter(is_same) {
-                peer.runs_as(node.process);
+                if peer.runs_as(node.process) {
+                    restarted.push(*id);
+                }
             } else {
                 let peer = Peer {
                     node: *id,
@@ -181,6 +186,7 @@ impl Peers {
                 nodes.insert(*id, Arc::new(peer));
             }
         }
+        restarted
     }
 
     /// Sends a request and waits for its answer. `Unavailable` if it was not sent; `OutcomeUnknown` if it was, and the connection
