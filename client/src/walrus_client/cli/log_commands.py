@@ -30,6 +30,10 @@ _FOLLOW_WAIT_MS = 60_000
 
 topics_app = typer.Typer()
 
+CountOption = Annotated[
+    int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.", show_default=False)
+]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
 TopicArgument = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
@@ -275,10 +279,8 @@ def read(
             show_default=False,
         ),
     ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.", show_default=False)
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    count: CountOption = None,
+    follow: FollowOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:

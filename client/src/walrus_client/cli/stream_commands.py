@@ -13,7 +13,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from walrus_client.cli.exit_codes import Failed
-from walrus_client.cli.log_commands import TopicArgument
+from walrus_client.cli.log_commands import CountOption, FollowOption, TopicArgument
 from walrus_client.cli.output import (
     Output,
     OutputOption,
@@ -51,10 +51,8 @@ def consume(
             "--partition", "-p", min=0, help="Only this one; repeat it for more. [default: all]", show_default=False
         ),
     ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.", show_default=False)
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    count: CountOption = None,
+    follow: FollowOption = False,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
