@@ -10,6 +10,7 @@ use walrus_model::{
     TopicId, Value,
 };
 
+use crate::compaction::{CompactionOffer, PassEnd, Replacement};
 use crate::organisation::OrganisationLimits;
 use crate::rejection::CommandRejection;
 use crate::retention::Contents;
@@ -323,6 +324,37 @@ pub enum Command {
     Expire {
         /// The partitions; one that has nothing to let go, or is not there any more, is passed over.
         partitions: Vec<PartitionPlace>,
+    },
+    /// Lists a segment that was written from neighbouring sealed ones, without the records that a later one of their key stands for.
+    /// It takes their place as soon as its write quorum of copies is verified. One candidate of a partition is taken at a time.
+    OfferCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// The candidate.
+        offer: CompactionOffer,
+    },
+    /// Gives a candidate up; changes nothing where the partition has none of that identity.
+    AbandonCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// The candidate.
+        segment: SegmentId,
+    },
+    /// Puts a segment in the place of others that took it before, as a node knows from its disk: this state has forgotten it.
+    RepeatCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// The segment, and whose place it takes.
+        replacement: Box<Replacement>,
+        /// Disks that are to have a copy.
+        copies: Vec<ReplicaRef>,
+    },
+    /// Records the end of a pass of compaction over a partition.
+    FinishCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// How far it came.
+        end: PassEnd,
     },
     /// Records that a disk has the logs of unsealed segments, each with what was known of producers at its base.
     ReportBegun {

@@ -56,9 +56,7 @@ pub fn verdict(metadata: &Metadata, partition: &Partition, retention: &Retention
             return stays(kept);
         }
         let is_last = place + 2 == partition.segments.len();
-        // A disk that is gone has begun nothing, whatever it said before.
-        let begun = next.begun.iter().filter(|replica| metadata.is_here(**replica)).count();
-        if is_last && begun < next.descriptor.write_quorum as usize {
+        if is_last && !metadata.has_begun(next) {
             return stays(Kept::Successor);
         }
         bytes_left = bytes_left.saturating_sub(bytes_of(segment).unwrap_or(0));

@@ -23,8 +23,8 @@ pub(crate) const ORGANISATIONS_LEVEL: u32 = 4;
 const TOPIC_CONFIG_LEVEL: u32 = 5;
 /// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
 const RETENTION_LEVEL: u32 = 6;
-/// Level from which topics say how many copies they have, whether their leaders stay and whose time their records have, and are
-/// given more partitions, and from which nodes say that they are about to stop.
+/// Level from which topics say how many copies they have, whether their leaders stay and whose time their records have, are given
+/// more partitions and are compacted, and from which nodes say that they are about to stop.
 const PLACEMENT_LEVEL: u32 = 7;
 
 impl Command {
@@ -40,9 +40,12 @@ impl Command {
             Self::SetOrganisation { .. } | Self::RemoveOrganisation { .. } | Self::ReportEmptied { .. } => {
                 ORGANISATIONS_LEVEL
             }
-            Self::AddPartitions { .. } | Self::SetNodeState { state: NodeState::Stopping, .. } => {
-                PLACEMENT_LEVEL
-            }
+            Self::AddPartitions { .. }
+            | Self::OfferCompaction { .. }
+            | Self::AbandonCompaction { .. }
+            | Self::RepeatCompaction { .. }
+            | Self::FinishCompaction { .. }
+            | Self::SetNodeState { state: NodeState::Stopping, .. } => PLACEMENT_LEVEL,
             Self::DeleteRecords { .. } | Self::Expire { .. } | Self::ReportBegun { .. } => RETENTION_LEVEL,
             Self::ReportCopies { reports, .. } if reports.iter().any(|report| report.contents.is_some()) => {
                 RETENTION_LEVEL

@@ -10,6 +10,7 @@ mod census;
 mod clock;
 mod cluster_config;
 mod command;
+mod compaction;
 mod creations;
 mod expiry;
 mod leads;
@@ -17,6 +18,7 @@ mod levels;
 mod listing;
 mod lost;
 mod organisation;
+mod passes;
 mod placement;
 mod presence;
 mod recent;
@@ -38,6 +40,10 @@ pub use cluster_config::ClusterConfig;
 pub use command::{
     Command, CopyReport, ENVELOPE_VERSION, Envelope, Found, PartitionPlace, PartitionStart, SegmentPlace,
 };
+pub use compaction::{
+    Compacted, CompactionOffer, CompactionPolicy, EpochStart, KeptTombstones, PassEnd, Replacement,
+    TombstoneMarks,
+};
 pub use creations::Creations;
 pub use expiry::{Kept, Verdict, partitions_past_retention, verdict};
 pub use levels::LEVEL;
@@ -47,6 +53,7 @@ pub use lost::{
     recover_topic,
 };
 pub use organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
+pub use passes::{DuePass, compactor, due_pass, replacement, runs};
 pub use placement::{
     Attempt, first_descriptor, has_other_leaders, leads_to_give_away, reason_to_roll, recovery, successor,
 };
@@ -57,8 +64,8 @@ pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, p
 pub use retention::{Contents, Retention};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use state::{
-    CopyState, Listener, Metadata, Node, NodeState, Partition, Protocol, Segment, SegmentCopy, SegmentState,
-    Topic,
+    Compaction, CopyState, Listener, Metadata, Node, NodeState, Partition, Protocol, Segment, SegmentCopy,
+    SegmentState, Topic,
 };
 pub use stop_impact::{StopImpact, stop_impact};
 pub use topic_config::{

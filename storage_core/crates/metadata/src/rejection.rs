@@ -296,6 +296,20 @@ pub enum CommandRejection {
         /// Highest possible.
         limit: u64,
     },
+    /// The partition has a candidate of a compaction already.
+    #[error("segment {segment} is about to take the place of others in this partition: wait for it")]
+    CompactionUnderWay {
+        /// The candidate.
+        segment: SegmentId,
+    },
+    /// The segments cannot be replaced by that one.
+    #[error("segment {segment} cannot take the place of others: {problem}")]
+    NotCompactable {
+        /// The segment that was to take their place.
+        segment: SegmentId,
+        /// What is wrong, in words: members of any version read them in snapshots.
+        problem: String,
+    },
     /// The disk was given up.
     #[error("disk {disk} was declared gone: empty it, so that it gets a new identity")]
     DiskGone {

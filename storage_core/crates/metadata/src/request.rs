@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{AttemptId, Descriptor, Epoch, NodeId, ProcessId, ReplicaRef, SegmentId, TopicId, Value};
 
-use crate::command::{Command, CopyReport, ENVELOPE_VERSION, Envelope, PartitionStart, SegmentPlace};
+use crate::command::{
+    Command, CopyReport, ENVELOPE_VERSION, Envelope, PartitionPlace, PartitionStart, SegmentPlace,
+};
+use crate::compaction::{CompactionOffer, PassEnd, Replacement};
 use crate::placement::{Attempt, first_descriptor, recovery, successor};
 use crate::presence::Present;
 use crate::rejection::CommandRejection;
@@ -105,6 +108,36 @@ pub enum Request {
         topic: TopicId,
         /// Where its partitions begin then.
         starts: Vec<PartitionStart>,
+    },
+    /// List a candidate of a compaction.
+    OfferCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// The candidate.
+        offer: CompactionOffer,
+    },
+    /// Give a candidate up.
+    AbandonCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// The candidate.
+        segment: SegmentId,
+    },
+    /// Put a segment in the place of others again, which the metadata have forgotten.
+    RepeatCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// The segment, as the node's disk remembers it.
+        replacement: Box<Replacement>,
+        /// Disks that are to have a copy.
+        copies: Vec<ReplicaRef>,
+    },
+    /// Record the end of a pass of compaction.
+    FinishCompaction {
+        /// The partition.
+        place: PartitionPlace,
+        /// How far it came.
+        end: PassEnd,
     },
     /// Record that the node's disk has the logs of unsealed segments.
     ReportBegun {
@@ -331,6 +364,18 @@ pub fn plan(
         }
         Request::DeleteRecords { topic, starts } => {
             (Command::DeleteRecords { topic, starts }, Response::Done)
+        }
+        Request::OfferCompaction { place, offer } => {
+            (Command::OfferCompaction { place, offer }, Response::Done)
+        }
+        Request::AbandonCompaction { place, segment } => {
+            (Command::AbandonCompaction { place, segment }, Response::Done)
+        }
+        Request::RepeatCompaction { place, replacement, copies } => {
+            (Command::RepeatCompaction { place, replacement, copies }, Response::Done)
+        }
+        Request::FinishCompaction { place, end } => {
+            (Command::FinishCompaction { place, end }, Response::Done)
         }
         Request::ReportBegun { replica, segments } => {
             (Command::ReportBegun { replica, segments }, Response::Done)

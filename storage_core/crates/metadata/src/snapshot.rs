@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use walrus_model::{Ballot, Replication, TopicId};
+use walrus_model::{Ballot, Descriptor, Replication, TopicId};
 
 use crate::state::{Metadata, Segment, SegmentState, Topic};
 
@@ -133,7 +133,7 @@ impl crate::state::Partition {
         {
             return Err(format!("segment {} is sealing at a ballot of another time", last.descriptor.number));
         }
-        for segment in &self.segments {
+        for segment in self.all_segments() {
             segment.check()?;
         }
         for pair in self.segments.windows(2) {
@@ -143,7 +143,7 @@ impl crate::state::Partition {
                     pair[0].descriptor.number
                 ));
             };
-            if *value.successor != pair[1].descriptor {
+            if !pair[1].follows(&value.successor) {
                 return Err(format!(
                     "segment {} does not follow from its predecessor",
                     pair[1].descriptor.number
@@ -158,10 +158,24 @@ impl crate::state::Partition {
 }
 
 impl Segment {
+    /// Whether it is the segment that a decided successor names, or took that one's place.
+    fn follows(&self, successor: &Descriptor) -> bool {
+        let starts_there = self.descriptor.base_offset == successor.base_offset;
+        self.descriptor == *successor
+            || (self.compacted.is_some() && starts_there && self.first_number() == successor.number)
+    }
+
     fn check(&self) -> Result<(), String> {
         let number = self.descriptor.number;
         let Replication { factor, write_quorum } = self.descriptor.replication();
-        if write_quorum == 0 || write_quorum > factor {
+        if self.compacted.is_some() {
+            let is_sealed = matches!(self.state, SegmentState::Sealed(_));
+            if factor > 0 || !is_sealed || self.first_number() > number {
+                return Err(format!(
+                    "segment {number} took the place of others, and is not sealed or has replicas"
+                ));
+            }
+        } else if write_quorum == 0 || write_quorum > factor {
             return Err(format!("segment {number} has {factor} replicas and waits for {write_quorum}"));
         }
         let nodes: std::collections::BTreeSet<_> = self.copies.iter().map(|copy| copy.replica.node).collect();

@@ -1,6 +1,7 @@
 //! The state of the metadata: nodes, topics, partitions, segments. The words are those of `docs/internals/glossary.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
@@ -11,6 +12,7 @@ use walrus_model::{
 };
 
 use crate::cluster_config::ClusterConfig;
+use crate::compaction::{Compacted, EpochStart, TombstoneMarks};
 use crate::creations::Creations;
 use crate::leads::Leads;
 use crate::organisation::{DEFAULT_ORG, Organisation};
@@ -221,8 +223,12 @@ pub struct Partition {
     /// The records below this offset were deleted, also those in a segment that is still listed.
     #[serde(default = "nowhere", skip_serializing_if = "is_nowhere")]
     pub start: Offset,
-    /// Ordered by number; bases have no gap. The last one is open (or sealing), the others are sealed.
+    /// Ordered by number; bases have no gap, numbers have one in front of a segment that took the place of several. The last one is
+    /// open (or sealing), the others are sealed.
     pub segments: Vec<Segment>,
+    /// What compaction has done and is about to do.
+    #[serde(default, skip_serializing_if = "Compaction::is_untouched")]
+    pub compaction: Compaction,
     /// Version of the metadata at the last change of this partition: what commands compare with.
     pub version: u64,
 }
@@ -248,6 +254,19 @@ impl Topic {
 }
 
 impl Partition {
+    /// All segments of which a node may have a copy: those that are listed, the candidate, and those that were replaced.
+    pub fn all_segments(&self) -> impl Iterator<Item = &Segment> {
+        let Compaction { candidate, replaced, .. } = &self.compaction;
+        self.segments.iter().chain(candidate.as_deref()).chain(replaced)
+    }
+
+    /// The listed segments from one number to another, if they are listed one behind the other.
+    pub(crate) fn run(&self, first_number: u64, last_number: u64) -> Option<Range<usize>> {
+        let first = self.segments.iter().position(|segment| segment.first_number() == first_number)?;
+        let last = self.segments.iter().position(|segment| segment.descriptor.number == last_number)?;
+        (first <= last).then_some(first..last + 1)
+    }
+
     /// The node that leads its last segment, or led it.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         self.segments.last().map(|last| last.descriptor.leader.node)
@@ -266,9 +285,14 @@ impl Partition {
         self.start > Offset(0)
     }
 
-    /// Drops the segments below a number, all of which are sealed.
+    /// Drops the segments below a number, all of which are sealed. A candidate that was to take the place of one of them is given
+    /// up.
     pub(crate) fn drop_below(&mut self, number: u64, version: u64) {
         self.segments.retain(|segment| segment.descriptor.number >= number);
+        if self.compaction.candidate.as_ref().is_some_and(|candidate| candidate.first_number() < number) {
+            self.compaction.abandon(version);
+        }
+        self.compaction.replaced.retain(|segment| segment.descriptor.number >= number);
         (self.trimmed_below, self.version) = (number, version);
     }
 
@@ -284,6 +308,30 @@ impl Partition {
     }
 }
 
+/// What compaction has done in a partition, and is about to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// A pass has looked at everything below: each key has one record there, but for records that could not be read.
+    pub cleaned_to: Offset,
+    /// Since when tombstones are all that is left of their keys.
+    pub kept_tombstones: TombstoneMarks,
+    /// The segment that is to take the place of others once enough copies of it are verified.
+    pub candidate: Option<Box<Segment>>,
+    /// Segments that were replaced, or given up as candidates, and of which copies are left: all of these leave.
+    pub replaced: Vec<Segment>,
+}
+
+impl Compaction {
+    pub(crate) fn is_untouched(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Gives the candidate up, if there is one: its copies leave.
+    pub(crate) fn abandon(&mut self, version: u64) {
+        self.replaced.extend(self.candidate.take().map(|candidate| candidate.left_by_all(version)));
+    }
+}
+
 /// One segment: who stores it, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
@@ -296,6 +344,9 @@ pub struct Segment {
     /// Successors allotted before that one, oldest first; one of them may still be the decided one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_successors: Vec<Descriptor>,
+    /// Set where it took the place of others: whose, and what it keeps of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<Compacted>,
     /// The copies that store it: its replica set while it is not sealed; afterwards copies come and go.
     #[serde(default)]
     pub copies: Vec<SegmentCopy>,
@@ -339,6 +390,13 @@ impl Metadata {
         })
     }
 
+    /// Whether a quorum of disks has the log of an unsealed segment, with what was known of producers at its base. A disk that is
+    /// gone has begun nothing, whatever it said before.
+    pub(crate) fn has_begun(&self, segment: &Segment) -> bool {
+        let begun = segment.begun.iter().filter(|replica| self.is_here(**replica)).count();
+        begun >= segment.descriptor.write_quorum as usize
+    }
+
     /// Whether the replica's node is a member and still has that disk.
     pub(crate) fn is_here(&self, replica: ReplicaRef) -> bool {
         self.nodes.get(&replica.node).is_some_and(|node| node.disk == replica.disk)
@@ -348,10 +406,60 @@ impl Metadata {
 impl Segment {
     /// Makes the replica set the list of copies, none of them verified.
     pub(crate) fn list_copies(&mut self) {
+        let replicas = std::mem::take(&mut self.descriptor.replicas);
+        self.list_copies_on(&replicas);
+        self.descriptor.replicas = replicas;
+    }
+
+    /// Makes these disks the list of copies, none of them verified.
+    pub(crate) fn list_copies_on(&mut self, disks: &[ReplicaRef]) {
         let since = self.version;
         let listed =
             |replica: &ReplicaRef| SegmentCopy { replica: *replica, state: CopyState::Filling, since };
-        self.copies = self.descriptor.replicas.iter().map(listed).collect();
+        self.copies = disks.iter().map(listed).collect();
+    }
+
+    /// The segment with copies all of which leave.
+    pub(crate) fn left_by_all(mut self, version: u64) -> Self {
+        for copy in self.copies.iter_mut().filter(|copy| copy.state != CopyState::Leaving) {
+            (copy.state, copy.since) = (CopyState::Leaving, version);
+        }
+        Self { version, ..self }
+    }
+
+    /// Number of the first segment whose place it has: its own, if it took no other's.
+    #[must_use]
+    pub fn first_number(&self) -> u64 {
+        self.compacted.as_ref().map_or(self.descriptor.number, |compacted| compacted.first_number)
+    }
+
+    /// Whether it took the place of the segment that ended with that value, by whose successor's number it is known.
+    pub(crate) fn stands_for(&self, value: &Value) -> bool {
+        let before = value.successor.number.saturating_sub(1);
+        self.compacted.is_some() && (self.first_number()..=self.descriptor.number).contains(&before)
+    }
+
+    /// How often what it holds was compacted.
+    pub(crate) fn generation(&self) -> u64 {
+        self.compacted.as_ref().map_or(0, |compacted| compacted.generation)
+    }
+
+    /// The epochs of its batches, in order.
+    pub(crate) fn epochs(&self) -> Vec<EpochStart> {
+        let own = || {
+            let first_offset = self.descriptor.base_offset.unwrap_or(Offset(0));
+            vec![EpochStart { epoch: self.descriptor.epoch, first_offset }]
+        };
+        self.compacted.as_ref().map_or_else(own, |compacted| compacted.epochs.clone())
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.contents.map_or(0, |contents| contents.bytes)
+    }
+
+    /// Whether it may be written again: it ended without loss. What is lost may still come back with a disk.
+    pub(crate) fn is_compactable(&self) -> bool {
+        matches!(&self.state, SegmentState::Sealed(value) if value.lost.is_empty())
     }
 
     /// The disks that store the segment, or will: its replica set until it is sealed, then the disks of its copies without

@@ -131,7 +131,7 @@ pub(crate) fn segment_of(metadata: &Metadata, held: &HeldCopy) -> Option<Segment
 
 #[cfg(test)]
 mod tests {
-    use walrus_metadata::{Partition, SegmentCopy};
+    use walrus_metadata::{Compaction, Partition, SegmentCopy};
     use walrus_model::{Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, ProcessId, Value};
 
     use super::*;
@@ -165,6 +165,7 @@ mod tests {
             copies: vec![SegmentCopy { replica: replica(1), state: *state, since: *since }],
             contents: None,
             begun: vec![],
+            compacted: None,
             opened_at_ms: 0,
             silent_below: Offset(0),
             quiet_below: Offset(0),
@@ -176,6 +177,7 @@ mod tests {
             trimmed_below: 0,
             start: Offset(0),
             segments: copies.iter().map(sealed).collect(),
+            compaction: Compaction::default(),
             version: 1,
         };
         let id = TopicId::from_u128(7);

@@ -44,7 +44,7 @@ mod tests {
     use std::sync::Arc;
     use walrus_model::{Descriptor, DiskId, Epoch, LeaderRef, NodeId, Offset, ProcessId, TopicId};
 
-    use walrus_metadata::{CopyState, Partition, Segment, SegmentCopy, SegmentState, Topic};
+    use walrus_metadata::{Compaction, CopyState, Partition, Segment, SegmentCopy, SegmentState, Topic};
 
     use super::*;
 
@@ -74,14 +74,22 @@ mod tests {
             copies: vec![SegmentCopy { replica: here, state: CopyState::Filling, since: 1 }],
             contents: None,
             begun: vec![],
+            compacted: None,
             opened_at_ms: 0,
             silent_below: Offset(0),
             quiet_below: Offset(0),
             version: 1,
         };
         let (index, next_epoch, trimmed_below, version) = (0, Epoch(9), 4, 1);
-        let partition =
-            Partition { index, next_epoch, trimmed_below, start: Offset(0), segments: vec![open], version };
+        let partition = Partition {
+            index,
+            next_epoch,
+            trimmed_below,
+            start: Offset(0),
+            segments: vec![open],
+            compaction: Compaction::default(),
+            version,
+        };
         let mut metadata = Metadata::default();
         metadata.deleted.insert(deleted);
         let known = Topic {

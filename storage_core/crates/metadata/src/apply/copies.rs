@@ -8,7 +8,7 @@ use super::segments::{find_segment, segment_mut};
 use crate::answer::Answer;
 use crate::command::{CopyReport, Found};
 use crate::rejection::CommandRejection;
-use crate::state::{CopyState, Metadata, SegmentCopy, SegmentState};
+use crate::state::{CopyState, Metadata, Partition, Segment, SegmentCopy, SegmentState};
 
 /// The copies that come and go. `version` is the segment's version that the proposer saw, for whoever decides about copies
 /// must have seen all of them.
@@ -70,8 +70,10 @@ pub(super) fn report_copies(
     check_disk(metadata, replica)?;
     for report in reports {
         let CopyReport { topic, partition, segment, since, found, contents } = report;
-        let Ok(listed) = find_partition(metadata, *topic, *partition) else { continue };
-        let Ok(listed) = find_segment(listed, *segment) else { continue };
+        let Ok(found_in) = find_partition(metadata, *topic, *partition) else { continue };
+        let Some(listed) = found_in.all_segments().find(|one| one.descriptor.id == *segment) else {
+            continue;
+        };
         let SegmentState::Sealed(value) = &listed.state else { continue };
         let copy = listed.copies.iter().find(|copy| copy.replica == replica && copy.since == *since);
         // A holder that reports it lost has not heard of a copy that was verified meanwhile.
@@ -79,9 +81,10 @@ pub(super) fn report_copies(
             continue;
         }
         let Some(state) = copy.map(|copy| after(copy.state, *found, value.digest)) else { continue };
-        // The holder of the last copy stays listed: somebody must say that the segment is lost.
-        let state = state.or((listed.copies.len() == 1).then_some(CopyState::Filling));
-        let listed = segment_mut(partition_mut(metadata, *topic, *partition)?, *segment)?;
+        // The holder of the last copy stays listed: somebody must say that the segment is lost. Nobody reads what was replaced.
+        let is_read = find_segment(found_in, *segment).is_ok();
+        let state = state.or((is_read && listed.copies.len() == 1).then_some(CopyState::Filling));
+        let listed = any_segment_mut(partition_mut(metadata, *topic, *partition)?, *segment)?;
         if state == Some(CopyState::Verified) {
             listed.contents = listed.contents.or(*contents);
         }
@@ -97,8 +100,18 @@ pub(super) fn report_copies(
             None => listed.copies.retain(|copy| copy.replica != replica),
         }
         listed.version = version;
+        let changed = partition_mut(metadata, *topic, *partition)?;
+        changed.compaction.replaced.retain(|segment| !segment.copies.is_empty());
     }
     Ok(Answer::Nothing)
+}
+
+/// A segment of which a node may have a copy, whether it is listed, a candidate or replaced.
+fn any_segment_mut(partition: &mut Partition, segment: SegmentId) -> Result<&mut Segment, CommandRejection> {
+    let Partition { segments, compaction, .. } = partition;
+    let mut all =
+        segments.iter_mut().rev().chain(compaction.candidate.as_deref_mut()).chain(&mut compaction.replaced);
+    all.find(|one| one.descriptor.id == segment).ok_or(CommandRejection::UnknownSegment { segment })
 }
 
 /// The state of a copy after a report; `None` if it is not listed any more.
@@ -116,7 +129,7 @@ fn after(state: CopyState, found: Found, digest: Digest) -> Option<CopyState> {
 }
 
 /// The number of verified copies; a copy on a disk that is gone does not count.
-fn verified_copies(metadata: &Metadata, copies: &[SegmentCopy]) -> u32 {
+pub(super) fn verified_copies(metadata: &Metadata, copies: &[SegmentCopy]) -> u32 {
     let is_there = |copy: &&SegmentCopy| {
         copy.state == CopyState::Verified && !metadata.gone_disks.contains(&copy.replica.disk)
     };

@@ -1,11 +1,13 @@
 //! Commands about membership: draining a node, taking a disk out for good.
 
+use std::sync::Arc;
+
 use walrus_model::{DiskId, NodeId, TopicId};
 
 use super::topics::forget_emptied;
 use crate::answer::Answer;
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, NodeState};
+use crate::state::{Metadata, NodeState, Partition, Segment};
 
 pub(super) fn drain_node(
     metadata: &mut Metadata,
@@ -52,9 +54,26 @@ pub(super) fn remove_node(
     }
     metadata.nodes.remove(&id);
     metadata.gone_disks.insert(disk);
+    forget_leaving(metadata, disk);
     let emptied: Vec<TopicId> = metadata.emptied.keys().copied().collect();
     forget_emptied(metadata, &emptied); // nobody waits for this disk any more
     Ok(Answer::Node(node))
+}
+
+/// Takes a disk that will never come back off the lists of segments that were replaced: nobody is left who could delete its copies.
+fn forget_leaving(metadata: &mut Metadata, disk: DiskId) {
+    let is_there = |segment: &Segment| segment.copies.iter().any(|copy| copy.replica.disk == disk);
+    let leaves = |partition: &Partition| partition.compaction.replaced.iter().any(is_there);
+    let concerned = metadata.topics.values().filter(|topic| topic.partitions.iter().any(leaves));
+    let concerned: Vec<TopicId> = concerned.map(|topic| topic.id).collect();
+    for topic in concerned {
+        let Some(topic) = metadata.topics.get_mut(&topic).map(Arc::make_mut) else { continue };
+        for partition in &mut topic.partitions {
+            let replaced = &mut partition.compaction.replaced;
+            replaced.iter_mut().for_each(|segment| segment.copies.retain(|copy| copy.replica.disk != disk));
+            replaced.retain(|segment| !segment.copies.is_empty());
+        }
+    }
 }
 
 fn stored_by(metadata: &Metadata, disk: DiskId) -> u64 {

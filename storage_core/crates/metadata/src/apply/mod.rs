@@ -1,6 +1,7 @@
 //! The one function that changes the metadata.
 
 mod cluster;
+mod compaction;
 mod copies;
 mod members;
 mod nodes;
@@ -16,6 +17,9 @@ use crate::levels::{ORGANISATIONS_LEVEL, raise_level};
 use crate::rejection::CommandRejection;
 use crate::state::{Metadata, NodeState};
 use cluster::{bootstrap, set_replication};
+use compaction::{
+    abandon_compaction, finish_compaction, offer_compaction, repeat_compaction, replace_verified,
+};
 use copies::{Change, report_copies, set_copies};
 use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
@@ -87,6 +91,12 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         | Command::BeginRecovery { topic, partition, .. }
         | Command::Trim { topic, partition, .. } => {
             find_partition(metadata, *topic, *partition).map(|found| found.version)
+        }
+        Command::OfferCompaction { place, .. }
+        | Command::AbandonCompaction { place, .. }
+        | Command::RepeatCompaction { place, .. }
+        | Command::FinishCompaction { place, .. } => {
+            find_partition(metadata, place.topic, place.partition).map(|found| found.version)
         }
         Command::SetConfig { .. } => Ok(metadata.config.version),
         Command::AlterTopic { topic, .. } => metadata
@@ -178,7 +188,11 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
             let place = (*topic, *partition, *segment);
             set_copies(metadata, &Change { place, version: *seen, added, given_up }, version)
         }
-        Command::ReportCopies { replica, reports } => report_copies(metadata, *replica, reports, version),
+        Command::ReportCopies { replica, reports } => {
+            let answer = report_copies(metadata, *replica, reports, version)?;
+            replace_verified(metadata, reports, version)?;
+            Ok(answer)
+        }
         Command::SealAndOpen { topic, partition, segment, value } => {
             let reached_ms = metadata.reached_ms();
             let ageing = Ageing::at(metadata.level, reached_ms);
@@ -187,6 +201,14 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
                 seal_and_open(found, *segment, value, (opened_at_ms, version), ageing)
             })
         }
+        Command::OfferCompaction { place, offer } => offer_compaction(metadata, *place, offer, version),
+        Command::AbandonCompaction { place, segment } => {
+            abandon_compaction(metadata, *place, *segment, version)
+        }
+        Command::RepeatCompaction { place, replacement, copies } => {
+            repeat_compaction(metadata, *place, replacement, copies, version)
+        }
+        Command::FinishCompaction { place, end } => finish_compaction(metadata, *place, end, version),
         Command::DeleteRecords { topic, starts } => delete_records(metadata, *topic, starts, version),
         Command::Expire { partitions } => expire(metadata, partitions, version),
         Command::ReportBegun { replica, segments } => report_begun(metadata, *replica, segments),

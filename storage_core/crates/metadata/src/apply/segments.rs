@@ -97,6 +97,9 @@ pub(super) fn seal_and_open(
     if value.successor.number <= partition.trimmed_below {
         return Ok(Answer::Nothing); // published before, and trimmed since
     }
+    if partition.segments.iter().any(|listed| listed.stands_for(value)) {
+        return Ok(Answer::Nothing); // published before, and compacted since
+    }
     let next_epoch = partition.next_epoch;
     let found = segment_mut(partition, segment)?;
     if let SegmentState::Sealed(published) = &found.state {
@@ -208,6 +211,7 @@ pub(super) fn open_segment(descriptor: Descriptor, opened_at_ms: u64, version: u
         copies: Vec::new(),
         contents: None,
         begun: Vec::new(),
+        compacted: None,
         opened_at_ms,
         silent_below: Offset(0),
         quiet_below: Offset(0),

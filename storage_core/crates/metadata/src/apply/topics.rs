@@ -12,7 +12,7 @@ use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
 use crate::organisation::{INTERNAL_ORG, OrganisationLimits};
 use crate::placement::FIRST_EPOCH;
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, Partition, Segment, SegmentState, Topic};
+use crate::state::{Compaction, Metadata, Partition, Segment, SegmentState, Topic};
 use crate::topic_config::TopicConfig;
 
 /// Limit on the partitions of one topic: each costs a log on some disk.
@@ -203,6 +203,7 @@ fn new_partition(segment: Segment, version: u64) -> Partition {
         trimmed_below: segment.descriptor.number,
         start: Offset(0),
         segments: vec![segment],
+        compaction: Compaction::default(),
         version,
     }
 }

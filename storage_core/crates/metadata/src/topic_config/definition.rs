@@ -20,6 +20,11 @@ pub(super) const LEADERS: &str = "walrus.leaders";
 pub(super) const TIMESTAMP_TYPE: &str = "message.timestamp.type";
 pub(super) const TIMESTAMP_BEFORE: &str = "message.timestamp.before.max.ms";
 pub(super) const TIMESTAMP_AFTER: &str = "message.timestamp.after.max.ms";
+pub(super) const CLEANUP_POLICY: &str = "cleanup.policy";
+pub(super) const DELETE_RETENTION_MS: &str = "delete.retention.ms";
+pub(super) const COMPACTION_LAG_MIN: &str = "min.compaction.lag.ms";
+pub(super) const COMPACTION_LAG_MAX: &str = "max.compaction.lag.ms";
+pub(super) const DIRTY_RATIO_MIN: &str = "min.cleanable.dirty.ratio";
 pub(super) const RETENTION_MS: &str = "retention.ms";
 pub(super) const RETENTION_BYTES: &str = "retention.bytes";
 pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
@@ -27,9 +32,19 @@ pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
 /// The settings of a topic's retention, which came with a level of commands of their own.
 pub(crate) const RETENTION_SETTINGS: [&str; 3] = [RETENTION_MS, RETENTION_BYTES, RETENTION_ARCHIVED];
 
-/// The settings of a topic's copies, leaders and timestamps, which came with a later level.
-pub(crate) const PLACEMENT_SETTINGS: [&str; 5] =
-    [REPLICATION_FACTOR, LEADERS, TIMESTAMP_TYPE, TIMESTAMP_BEFORE, TIMESTAMP_AFTER];
+/// The settings of a topic's copies, leaders, timestamps and compaction, which came with a later level.
+pub(crate) const PLACEMENT_SETTINGS: [&str; 10] = [
+    REPLICATION_FACTOR,
+    LEADERS,
+    TIMESTAMP_TYPE,
+    TIMESTAMP_BEFORE,
+    TIMESTAMP_AFTER,
+    CLEANUP_POLICY,
+    DELETE_RETENTION_MS,
+    COMPACTION_LAG_MIN,
+    COMPACTION_LAG_MAX,
+    DIRTY_RATIO_MIN,
+];
 
 /// A setting of a topic. Two are the same if their names are.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +73,10 @@ pub enum Values {
     },
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// At least one of these words, with commas between them.
+    SomeOf(&'static [&'static str]),
+    /// A number from 0 to 1.
+    Share,
     /// `false`, for this reason.
     OnlyFalse(&'static str),
     /// Any text of at most so many bytes.
@@ -107,6 +126,10 @@ const ANY: Values = whole(0, i64::MAX);
 const TEXT: Values = Values::Text(TEXT_BYTES_MAX);
 const BOOLEAN: Values = Values::OneOf(&["true", "false"]);
 
+/// Values of [`CLEANUP_POLICY`].
+pub(super) const COMPACT: &str = "compact";
+pub(super) const DELETE: &str = "delete";
+
 /// Values of [`LEADERS`].
 const ROTATE: &str = "rotate";
 pub(super) const STICKY: &str = "sticky";
@@ -115,7 +138,7 @@ pub(super) const STICKY: &str = "sticky";
 const CREATE_TIME: &str = "CreateTime";
 pub(super) const LOG_APPEND_TIME: &str = "LogAppendTime";
 
-/// A bound on timestamps that bounds nothing.
+/// A time in milliseconds that bounds nothing.
 const WITHOUT_BOUND: &str = "9223372036854775807";
 
 const NO_INDEX: &str = "Segments have no index files: a block's directory is part of it.";
@@ -125,7 +148,15 @@ const NO_THROTTLE: &str = "The rate of copies is a setting of the cluster, `copi
 const AS_SENT: &str = "Batches stay as they were sent.";
 
 /// All settings, by name.
-pub const DEFINITIONS: [Definition; 33] = [
+pub const DEFINITIONS: [Definition; 38] = [
+    Definition {
+        name: CLEANUP_POLICY,
+        values: Values::SomeOf(&[COMPACT, DELETE]),
+        default: Fallback::Value(DELETE),
+        effect: Effect::WithinAMinute,
+        what: "How records go. `delete`: by age and size, as `retention.ms` and `retention.bytes` say. `compact`: each that a later \
+               one of its key stands for. With both, either lets them go.",
+    },
     shown("compression.gzip.level", whole(-1, 9), "-1", AS_SENT),
     shown("compression.lz4.level", whole(1, 17), "9", AS_SENT),
     shown(
@@ -135,6 +166,14 @@ pub const DEFINITIONS: [Definition; 33] = [
         AS_SENT,
     ),
     shown("compression.zstd.level", whole(-131_072, 22), "3", AS_SENT),
+    Definition {
+        name: DELETE_RETENTION_MS,
+        values: ANY,
+        default: Fallback::Value("86400000"),
+        effect: Effect::WithinAMinute,
+        what: "How long in milliseconds the last record of a key stays that has no value, behind the first compaction that left \
+               nothing else of the key: so long a reader may take from the beginning to the end.",
+    },
     shown("file.delete.delay.ms", ANY, "60000", "What is deleted frees its space at once."),
     shown("flush.messages", whole(1, i64::MAX), "9223372036854775807", NO_FLUSH),
     shown("flush.ms", ANY, "9223372036854775807", NO_FLUSH),
@@ -143,6 +182,14 @@ pub const DEFINITIONS: [Definition; 33] = [
     shown("leader.replication.throttled.replicas", TEXT, "", NO_THROTTLE),
     shown("local.retention.bytes", whole(-2, i64::MAX), "-2", NO_TIERS),
     shown("local.retention.ms", whole(-2, i64::MAX), "-2", NO_TIERS),
+    Definition {
+        name: COMPACTION_LAG_MAX,
+        values: whole(1, i64::MAX),
+        default: Fallback::Value(WITHOUT_BOUND),
+        effect: Effect::WithinAMinute,
+        what: "Time in milliseconds within which a record is looked at by a compaction, however little is new. An open segment of \
+               that age ends.",
+    },
     Definition {
         name: MAX_MESSAGE_BYTES,
         values: whole(1, BATCH_BYTES_MAX.cast_signed()),
@@ -173,6 +220,20 @@ pub const DEFINITIONS: [Definition; 33] = [
         effect: Effect::NextAppend,
         what: "Whose time records have. `CreateTime`: the one that their producer gave them. `LogAppendTime`: that of their \
                leader when it took their batch, one for all of it, which never falls in a segment.",
+    },
+    Definition {
+        name: DIRTY_RATIO_MIN,
+        values: Values::Share,
+        default: Fallback::Value("0.5"),
+        effect: Effect::WithinAMinute,
+        what: "Share of a partition's bytes that must be new for a compaction. A smaller one keeps fewer old records and writes more.",
+    },
+    Definition {
+        name: COMPACTION_LAG_MIN,
+        values: ANY,
+        default: Fallback::Value("0"),
+        effect: Effect::WithinAMinute,
+        what: "Age in milliseconds that all records of a segment have before a compaction looks at it.",
     },
     Definition {
         name: MIN_INSYNC_REPLICAS,
@@ -280,12 +341,4 @@ pub const DEFINITIONS: [Definition; 33] = [
 
 /// Settings of Kafka, and of Walrus, that this version does not carry out: whoever sets one is told so, and does not wait in vain
 /// for what it should do.
-pub(super) const NOT_YET: [&str; 7] = [
-    "cleanup.policy",
-    "delete.retention.ms",
-    "max.compaction.lag.ms",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
-    "walrus.retention.consumed",
-    "walrus.retention.pinned",
-];
+pub(super) const NOT_YET: [&str; 2] = ["walrus.retention.consumed", "walrus.retention.pinned"];

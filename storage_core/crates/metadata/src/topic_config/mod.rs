@@ -9,13 +9,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use walrus_model::{FsyncSchedule, Replication};
 
+use crate::compaction::CompactionPolicy;
 use crate::retention::Retention;
 use crate::rolling::Limits;
 pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
 use definition::{
-    FSYNC, LEADERS, LOG_APPEND_TIME, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET, REPLICATION_FACTOR,
-    RETENTION_ARCHIVED, RETENTION_BYTES, RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS, STICKY,
-    TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TIMESTAMP_TYPE,
+    CLEANUP_POLICY, COMPACT, COMPACTION_LAG_MAX, COMPACTION_LAG_MIN, DELETE, DELETE_RETENTION_MS,
+    DIRTY_RATIO_MIN, FSYNC, LEADERS, LOG_APPEND_TIME, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET,
+    REPLICATION_FACTOR, RETENTION_ARCHIVED, RETENTION_BYTES, RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES,
+    SEGMENT_MS, STICKY, TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TIMESTAMP_TYPE,
 };
 pub(crate) use definition::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 pub use problem::{SettingProblem, WrongSetting};
@@ -48,6 +50,8 @@ pub struct TopicSettings {
     pub segment_age_ms_max: Option<u64>,
     /// Whose time the records have.
     pub timestamps: Timestamps,
+    /// Whether each record needs a key, for the last one of each key is kept.
+    pub needs_keys: bool,
 }
 
 /// Whose time the records of a topic have.
@@ -161,9 +165,43 @@ impl TopicConfig {
             batch_bytes_max: self.number(MAX_MESSAGE_BYTES).unwrap_or(BATCH_BYTES_MAX),
             segment_entries_max: self.number(SEGMENT_ENTRIES),
             segment_bytes_max: self.number(SEGMENT_BYTES),
-            segment_age_ms_max: self.number(SEGMENT_MS),
+            segment_age_ms_max: self.segment_age_ms_max(),
             timestamps: self.timestamps(),
+            needs_keys: self.cleans_by(COMPACT),
         }
+    }
+
+    /// The age at which a segment ends; where the topic is compacted it is no older than a record may be that no compaction has
+    /// looked at.
+    fn segment_age_ms_max(&self) -> Option<u64> {
+        let lag = self.compaction().map(|policy| policy.lag_max_ms).filter(|lag| *lag < ANY_AGE_MS);
+        self.number(SEGMENT_MS).into_iter().chain(lag).min()
+    }
+
+    /// Whether the topic's policy has that word.
+    fn cleans_by(&self, word: &str) -> bool {
+        self.values
+            .get(CLEANUP_POLICY)
+            .map_or(word == DELETE, |policy| policy.split(',').any(|has| has == word))
+    }
+
+    /// The policy by which the topic keeps the last record of each key; `None` if it does not.
+    #[must_use]
+    pub fn compaction(&self) -> Option<CompactionPolicy> {
+        let in_force = |name: &str| {
+            let built_in = || match find(name).ok()?.default {
+                Fallback::Value(value) => Some(value),
+                _ => None,
+            };
+            self.values.get(name).map(String::as_str).or_else(built_in)
+        };
+        let number = |name| in_force(name).and_then(|value| value.parse().ok()).unwrap_or(ANY_AGE_MS);
+        self.cleans_by(COMPACT).then(|| CompactionPolicy {
+            tombstone_delay_ms: number(DELETE_RETENTION_MS),
+            lag_min_ms: number(COMPACTION_LAG_MIN),
+            lag_max_ms: number(COMPACTION_LAG_MAX),
+            dirty_share_min: in_force(DIRTY_RATIO_MIN).and_then(|share| share.parse().ok()).unwrap_or(1.0),
+        })
     }
 
     fn timestamps(&self) -> Timestamps {
@@ -178,6 +216,9 @@ impl TopicConfig {
     /// The policy by which the topic lets records go.
     #[must_use]
     pub fn retention(&self) -> Retention {
+        if !self.cleans_by(DELETE) {
+            return Retention::default();
+        }
         // -1, which keeps everything, is no number here.
         let is_archived = self.values.get(RETENTION_ARCHIVED).is_some_and(|value| value == "true");
         Retention {
@@ -271,6 +312,19 @@ impl Values {
                 let found = words.iter().find(|word| word.eq_ignore_ascii_case(given));
                 let problem = || SettingProblem::NoSuchWord { words: words.join(", "), got: got() };
                 found.map(|word| (*word).to_owned()).ok_or_else(problem)
+            }
+            Self::SomeOf(words) => {
+                let is_given =
+                    |word: &&&str| given.split(',').any(|has| has.trim().eq_ignore_ascii_case(word));
+                let found: Vec<&str> = words.iter().filter(is_given).copied().collect();
+                let problem = || SettingProblem::NoSuchWords { words: words.join(", "), got: got() };
+                (found.len() == given.split(',').count()).then(|| found.join(",")).ok_or_else(problem)
+            }
+            Self::Share => {
+                let share = given.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+                share
+                    .map(|share: f64| share.to_string())
+                    .ok_or_else(|| SettingProblem::NoShare { got: got() })
             }
             Self::OnlyFalse(_) if given.eq_ignore_ascii_case("false") => Ok("false".to_owned()),
             Self::OnlyFalse(because) => {

@@ -42,6 +42,20 @@ pub enum SettingProblem {
         /// The value that was given, shortened.
         got: String,
     },
+    /// The value is no list of the words.
+    #[error("it takes one or more of {words}, each once with commas between them, not {got:?}")]
+    NoSuchWords {
+        /// The words, with commas between them.
+        words: String,
+        /// The value that was given, shortened.
+        got: String,
+    },
+    /// The value is no share.
+    #[error("it takes a number from 0 to 1, not {got:?}")]
+    NoShare {
+        /// The value that was given, shortened.
+        got: String,
+    },
     /// The value is no schedule of syncs.
     #[error("{told}")]
     NoSchedule {

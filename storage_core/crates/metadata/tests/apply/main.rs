@@ -1,6 +1,7 @@
 //! The promises of `apply`: refusals change nothing, repeats act once, partitions stay a chain of segments.
 
 mod cluster;
+mod compaction;
 mod envelopes;
 mod membership;
 mod organisations;

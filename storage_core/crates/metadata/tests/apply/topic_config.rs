@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::rolling::{Limits, Reason};
 use walrus_metadata::{
-    Answer, BATCH_BYTES_MAX, Command, CommandRejection, DEFINITIONS, Envelope, Fallback, Metadata,
-    SettingProblem, Source, Timestamps, TopicConfig, Values, apply, first_descriptor, reason_to_roll,
-    successor,
+    Answer, BATCH_BYTES_MAX, Command, CommandRejection, CompactionPolicy, DEFINITIONS, Envelope, Fallback,
+    Metadata, SettingProblem, Source, Timestamps, TopicConfig, Values, apply, first_descriptor,
+    reason_to_roll, successor,
 };
 use walrus_model::{FsyncSchedule, Replication, SegmentId, TopicId};
 
@@ -103,12 +103,21 @@ fn a_wrong_name_or_value_is_told_with_what_would_be_right_and_changes_nothing() 
     let (mut metadata, topic) = with_topic(1, 1);
     alter(&mut metadata, topic, &[("segment.bytes", "4096")], &[]).expect("sound");
     let long = "x".repeat(5_000);
-    let wrong: [(&str, &str, &str); 13] = [
+    let wrong: [(&str, &str, &str); 18] = [
         ("segmnt.bytes", "1", "there is no such setting; the nearest name is segment.bytes"),
         ("retention.mss", "1", "there is no such setting; the nearest name is retention.ms"),
         (&long, "1", "there is no such setting"),
         ("", "1", "there is no such setting"),
-        ("cleanup.policy", "compact", "this version does not carry it out yet"),
+        ("walrus.retention.pinned", "a", "this version does not carry it out yet"),
+        ("cleanup.policy", "compact,", "it takes one or more of compact, delete"),
+        ("cleanup.policy", "", "it takes one or more of compact, delete"),
+        (
+            "cleanup.policy",
+            "compact,shred",
+            "it takes one or more of compact, delete, each once with commas between them, not \"compact,shred\"",
+        ),
+        ("min.cleanable.dirty.ratio", "1.01", "it takes a number from 0 to 1, not \"1.01\""),
+        ("min.cleanable.dirty.ratio", "NaN", "it takes a number from 0 to 1"),
         ("segment.bytes", "0", "it takes whole numbers from 1 to 1125899906842624, not \"0\""),
         ("segment.bytes", "1.5", "it takes whole numbers from 1 to 1125899906842624, not \"1.5\""),
         ("max.message.bytes", "25165825", "it takes whole numbers from 1 to 25165824, not \"25165825\""),
@@ -274,6 +283,39 @@ fn whose_time_records_have_is_the_producers_within_bounds_or_the_leaders() {
     assert_eq!(Command::AlterTopic { topic, set, unset: names(&[]) }.level(), 7);
 }
 
+#[test]
+fn a_topic_says_how_its_records_go_and_only_then_is_compacted() {
+    let (mut metadata, topic) = with_topic(1, 1);
+    let mut set = |entries: &[(&str, &str)]| {
+        alter(&mut metadata, topic, entries, &[]).expect("sound");
+        metadata.topics[&topic].config.clone()
+    };
+    let untouched = set(&[("retention.ms", "5"), ("max.compaction.lag.ms", "70"), ("segment.ms", "90")]);
+    assert_eq!((untouched.compaction(), untouched.retention().age_ms), (None, Some(5)));
+    assert_eq!(untouched.settings().segment_age_ms_max, Some(90));
+    let compacted = set(&[("cleanup.policy", "Compact")]);
+    let policy = CompactionPolicy {
+        tombstone_delay_ms: 86_400_000,
+        lag_min_ms: 0,
+        lag_max_ms: 70,
+        dirty_share_min: 0.5,
+    };
+    assert_eq!((compacted.compaction(), compacted.retention().age_ms), (Some(policy), None));
+    assert_eq!(compacted.settings().segment_age_ms_max, Some(70), "a record is looked at in time");
+    let both = set(&[
+        ("cleanup.policy", " delete, compact"),
+        ("min.compaction.lag.ms", "3"),
+        ("delete.retention.ms", "4"),
+        ("min.cleanable.dirty.ratio", "0"),
+    ]);
+    let policy =
+        CompactionPolicy { tombstone_delay_ms: 4, lag_min_ms: 3, lag_max_ms: 70, dirty_share_min: 0.0 };
+    assert_eq!((both.compaction(), both.retention().age_ms), (Some(policy), Some(5)));
+    assert_eq!(both.values["cleanup.policy"], "compact,delete");
+    let set = named(&[("cleanup.policy", "compact")]);
+    assert_eq!(Command::AlterTopic { topic, set, unset: names(&[]) }.level(), 7);
+}
+
 /// `docs/reference/topics.md` has this table; whoever changes a setting changes the page.
 #[test]
 fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
@@ -285,6 +327,11 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
             Values::OneOf(words) => {
                 words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
             }
+            Values::SomeOf(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+                format!("{}, or several with commas between them", words.join(", "))
+            }
+            Values::Share => "a number from 0 to 1".to_owned(),
             Values::OnlyFalse(_) => "`false`".to_owned(),
             Values::Schedule => "`each`, `never`, `<n>ms` up to `86400000ms`".to_owned(),
             Values::Text(bytes_max) => format!("text of at most {bytes_max} bytes"),
