@@ -11,6 +11,7 @@ pub mod batch;
 mod bug;
 mod clock;
 mod commit;
+mod compaction;
 mod digest;
 mod disk;
 mod error;
@@ -33,6 +34,7 @@ mod walrus;
 #[cfg(feature = "seeded-bugs")]
 pub use bug::{BUGS, Bug, seed_bug};
 pub use commit::committer::Stats;
+pub use compaction::{KeyMap, Noted, Sieve, SieveRules, Sieved};
 pub use digest::digest_after;
 pub use disk::{
     BackendInUse, CrashChoice, Disk, DiskFile, Fault, FileKind, MappedRange, Origin, Prepare, Replay,

@@ -86,7 +86,7 @@ pub const LOG: Layout = Layout {
         &["commit"],
         &["log"],
         &["resources"],
-        &["disk", "format"],
+        &["disk", "format", "compaction"],
         &["batch"], // below format: the mark of a batch stands in the batch's own header
         &["ground"],
     ],

@@ -1,7 +1,6 @@
 //! Batches from which a compaction takes records out. The records that are left keep their offsets, and the batch still
 //! covers the offsets of all records that it had.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use super::error::BatchError;
@@ -13,48 +12,95 @@ use super::view::Batch;
 /// out. If no record is left, nothing is appended, unless the batch has a producer, whose sequences it still tells. A
 /// compressed batch is decompressed, and compressed again with its codec.
 ///
-/// `None` means that the batch was appended as it is, because its records cannot be read to their end, or because the
-/// rest of them is longer than all of them were: an encoder with more patience than ours had compressed them.
+/// `None` means that the batch was appended as it is, because its records cannot be read to their end, or because what
+/// is left of it has more than `bytes_max` bytes, which must not be less than it has: an encoder with more patience than
+/// ours had compressed it.
 pub(crate) fn retain_records(
     batch: &Batch<'_>,
     out: &mut Vec<u8>,
+    bytes_max: usize,
     keep: impl FnMut(&Record<'_>) -> bool,
 ) -> Option<u32> {
-    let left = retained(batch, keep).ok().filter(|(left, _)| left.len() <= batch.bytes().len());
-    out.extend_from_slice(left.as_ref().map_or(batch.bytes(), |(left, _)| left));
-    left.map(|(_, gone)| gone)
+    let start = out.len();
+    let gone = append_retained(batch, out, keep).ok().filter(|_| out.len() - start <= bytes_max);
+    if gone.is_none() {
+        out.truncate(start);
+        out.extend_from_slice(batch.bytes());
+    }
+    gone
 }
 
-/// The batch with only the records for which `keep` is true, and the number of the others.
-fn retained<'a>(
-    batch: &Batch<'a>,
-    mut keep: impl FnMut(&Record<'_>) -> bool,
-) -> Result<(Cow<'a, [u8]>, u32), BatchError> {
+/// Appends the batch with only the records for which `keep` is true, and returns the number of the others. After an
+/// error `out` has a part of it.
+fn append_retained(
+    batch: &Batch<'_>,
+    out: &mut Vec<u8>,
+    keep: impl FnMut(&Record<'_>) -> bool,
+) -> Result<u32, BatchError> {
     let opened = batch.open()?;
-    let mut left = batch.bytes()[..HEADER_BYTES].to_vec();
+    let codec = batch.header().codec();
+    if codec == 0 {
+        return append_opened(batch, &opened, out, keep);
+    }
+    // Opened records may need many times the memory of what is left in the end, so they get memory of their own.
+    let mut left = Vec::new();
+    let gone = append_opened(batch, &opened, &mut left, keep)?;
+    if gone == 0 {
+        out.extend_from_slice(batch.bytes());
+    } else if !left.is_empty() {
+        out.extend_from_slice(&Batch::just_built(&left).compressed(codec)?);
+    }
+    Ok(gone)
+}
+
+/// Does what [`append_retained`] does with the opened records of a batch, and does not compress what is left. If no record
+/// goes, what is appended has the header of the batch as it was.
+fn append_opened(
+    batch: &Batch<'_>,
+    opened: &[u8],
+    out: &mut Vec<u8>,
+    mut keep: impl FnMut(&Record<'_>) -> bool,
+) -> Result<u32, BatchError> {
+    let start = out.len();
+    out.extend_from_slice(&batch.bytes()[..HEADER_BYTES]);
     let (mut kept, mut gone) = (0, 0);
-    let mut records = batch.header().records_in(&opened);
+    let mut records = batch.header().records_in(opened);
+    // Records that follow each other and stay are copied together; those in front of this position were.
+    let mut copied_to = 0;
     loop {
-        let before = records.rest();
+        let at = opened.len() - records.rest().len();
         let Some(record) = records.next().transpose()? else { break };
         if keep(&record) {
-            left.extend_from_slice(&before[..before.len() - records.rest().len()]);
             kept += 1;
         } else {
+            out.extend_from_slice(&opened[copied_to..at]);
+            copied_to = opened.len() - records.rest().len();
             gone += 1;
         }
     }
-    if gone == 0 {
-        return Ok((Cow::Borrowed(batch.bytes()), 0));
-    }
+    out.extend_from_slice(&opened[copied_to..]);
     if kept == 0 && batch.producer().is_none() {
-        return Ok((Cow::Borrowed(&[]), gone));
+        out.truncate(start);
+    } else if gone > 0 {
+        set_codec(&mut out[start..], 0);
+        update_header(&mut out[start..], kept)?;
     }
-    let codec = batch.header().codec();
-    set_codec(&mut left, 0);
-    update_header(&mut left, kept)?;
-    let left = if codec == 0 { left } else { Batch::just_built(&left).compressed(codec)? };
-    Ok((Cow::Owned(left), gone))
+    Ok(gone)
+}
+
+/// Shows `see` the key and the offset of each record that has a key, in order. If the records cannot be read to their
+/// end, none is shown.
+pub(crate) fn each_key(batch: &Batch<'_>, mut see: impl FnMut(&[u8], u64)) -> Result<(), BatchError> {
+    let opened = batch.open()?;
+    let mut records = batch.header().records_in(&opened);
+    records.clone().try_for_each(|record| record.map(drop))?;
+    records.try_for_each(|record| {
+        let record = record?;
+        if let Some(key) = record.key {
+            see(key, record.offset);
+        }
+        Ok(())
+    })
 }
 
 /// Appends batches without records that cover these offsets. Their epoch is 0, until they get another or a mark.
@@ -104,7 +150,9 @@ mod tests {
         let (batch, _) = Batch::parse(&bytes).unwrap();
         for kept in 1..16_u8 {
             let mut out = Vec::new();
-            let gone = retain_records(&batch, &mut out, |record| kept >> (record.offset - 100) & 1 == 1);
+            let gone = retain_records(&batch, &mut out, bytes.len(), |record| {
+                kept >> (record.offset - 100) & 1 == 1
+            });
             let gone = gone.unwrap();
             assert_eq!(gone, 4 - kept.count_ones());
             let expected: Vec<_> = (0..4)
@@ -121,11 +169,13 @@ mod tests {
     fn of_a_batch_without_records_only_its_producer_is_left() {
         let bytes = batch_of(&[1, 2], None);
         let mut out = Vec::new();
-        assert_eq!(retain_records(&Batch::parse(&bytes).unwrap().0, &mut out, |_| false), Some(2));
+        let batch = Batch::parse(&bytes).unwrap().0;
+        assert_eq!(retain_records(&batch, &mut out, bytes.len(), |_| false), Some(2));
         assert!(out.is_empty());
         let producer = ProducerRef { id: 1, epoch: 2, base_sequence: 3 };
         let bytes = batch_of(&[1, 2], Some(producer));
-        assert_eq!(retain_records(&Batch::parse(&bytes).unwrap().0, &mut out, |_| false), Some(2));
+        let batch = Batch::parse(&bytes).unwrap().0;
+        assert_eq!(retain_records(&batch, &mut out, bytes.len(), |_| false), Some(2));
         assert_eq!(read(&out), (100..102, vec![]));
         assert_eq!(Batch::parse(&out).unwrap().0.producer(), Some(producer));
     }

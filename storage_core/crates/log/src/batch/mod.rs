@@ -19,7 +19,7 @@ mod tests;
 
 pub use builder::BatchBuilder;
 pub use codec::OPENED_BYTES_MAX;
-pub(crate) use compaction::{retain_records, write_gap};
+pub(crate) use compaction::{each_key, retain_records, write_gap};
 pub use error::BatchError;
 pub use header::{BatchHeader, HEADER_BYTES, ProducerRef, write_offsets};
 pub(crate) use header::{OFFSETS_END, write_epoch};

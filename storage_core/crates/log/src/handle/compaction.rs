@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::log::Log;
 use super::member::Member;
-use crate::batch::{Batch, Record as BatchRecord, retain_records, write_epoch, write_gap};
+use crate::batch::{Batch, Record as BatchRecord, each_key, retain_records, write_epoch, write_gap};
 use crate::clock::now_ms;
 use crate::digest::Digest;
 use crate::disk::{AlignedPage, write_all};
@@ -250,7 +250,7 @@ fn without_others(block: &Block, kept: &mut Survivors) -> Result<Option<(Vec<u8>
     let mut window = Window::new(block, data_end);
     let walked = walk(&mut window, bounds, |batch| {
         let mut rest = Vec::new();
-        match retain_records(batch, &mut rest, |record| kept.has(record)) {
+        match retain_records(batch, &mut rest, batch.bytes().len(), |record| kept.has(record)) {
             Some(count) => gone += u64::from(count),
             None => kept.tombstones_stay = true,
         }
@@ -307,7 +307,11 @@ fn last_of_keys(log: &LogState) -> Result<HashMap<Box<[u8]>, u64>> {
         };
         for bytes in &slices.batches {
             let (batch, _) = Batch::parse(bytes)?;
-            note_keys(&batch, &mut last);
+            // A batch that cannot be read to its end stays as it is, and its records make no others old.
+            let _ = each_key(&batch, |key, offset| match last.get_mut(key) {
+                Some(last) => *last = offset,
+                None => drop(last.insert(key.into(), offset)),
+            });
         }
         next = slices.next_offset.0;
     }
@@ -320,23 +324,6 @@ fn digest_of_blocks(log: &LogState, writer: &Writer) -> Digest {
         None => writer.digest_of_open(block),
     };
     directory.blocks.iter().map(digest_of).fold(log.trimmed.lock().digest, Digest::concat)
-}
-
-/// Notes the offset of the last record of each key of a batch. A batch that cannot be read to its end stays as it is,
-/// and its records make no others old.
-fn note_keys(batch: &Batch<'_>, last: &mut HashMap<Box<[u8]>, u64>) {
-    let Ok(opened) = batch.open() else { return };
-    let records = || batch.header().records_in(&opened);
-    if records().any(|record| record.is_err()) {
-        return;
-    }
-    for record in records().flatten() {
-        let Some(key) = record.key else { continue };
-        match last.get_mut(key) {
-            Some(offset) => *offset = record.offset,
-            None => drop(last.insert(key.into(), record.offset)),
-        }
-    }
 }
 
 fn data_bytes(block: &Block) -> u64 {
