@@ -85,6 +85,12 @@ impl<'a> Batch<'a> {
         self.header.max_timestamp
     }
 
+    /// What the batch adds to the greatest timestamp of a block: less than any timestamp if no record is left in it, since a
+    /// compaction lets the header keep the time of records that are gone.
+    pub(crate) fn newest(&self) -> i64 {
+        if self.header.records_left() == 0 { i64::MIN } else { self.header.max_timestamp }
+    }
+
     /// The producer of the batch, if it is idempotent.
     pub fn producer(&self) -> Option<ProducerRef> {
         self.header.producer

@@ -17,6 +17,43 @@ pub(crate) struct EpochRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Epochs(Vec<EpochRun>);
 
+/// The epochs of the batches of a log that is a copy of several segments: any number of runs, in order of offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EpochRuns(Vec<EpochRun>);
+
+impl EpochRuns {
+    /// Makes epochs of runs that cover the offsets from `from` on; `None` if they do not ascend, or begin behind it.
+    pub(crate) fn covering(runs: Vec<EpochRun>, from: u64) -> Option<Self> {
+        let begins = runs.first().is_some_and(|first| first.first_offset <= from);
+        (begins && ascend(&runs)).then_some(Self(runs))
+    }
+
+    /// Epoch of the batch that begins at this offset.
+    #[inline]
+    pub(crate) fn at(&self, offset: u64) -> Epoch {
+        self.0[run_of(&self.0, offset)].epoch
+    }
+
+    /// The epochs of a block that begins at this offset: as many runs as its header holds. The block must end where the
+    /// first one begins that it does not hold and that has another epoch than the last.
+    pub(crate) fn from(&self, offset: u64) -> Epochs {
+        let first = run_of(&self.0, offset);
+        let mut runs = self.0[first..self.0.len().min(first + EPOCH_RUNS_MAX)].to_vec();
+        runs[0].first_offset = offset;
+        Epochs(runs)
+    }
+}
+
+/// Index of the run that an offset lies in; the first one also holds for offsets in front of it.
+#[inline]
+fn run_of(runs: &[EpochRun], offset: u64) -> usize {
+    runs.partition_point(|run| run.first_offset <= offset).saturating_sub(1)
+}
+
+fn ascend(runs: &[EpochRun]) -> bool {
+    runs.windows(2).all(|pair| pair[0].first_offset < pair[1].first_offset)
+}
+
 impl Epochs {
     /// The epochs of batches that all have the same.
     pub(crate) fn one(first_offset: u64, epoch: Epoch) -> Self {
@@ -26,8 +63,7 @@ impl Epochs {
     /// Makes epochs of the runs of a block that begins at `base_offset`; `None` if they cannot be its runs.
     pub(super) fn from_runs(runs: Vec<EpochRun>, base_offset: u64) -> Option<Self> {
         let begins = runs.first().is_some_and(|first| first.first_offset == base_offset);
-        let ascends = runs.windows(2).all(|pair| pair[0].first_offset < pair[1].first_offset);
-        (begins && ascends && runs.len() <= EPOCH_RUNS_MAX).then_some(Self(runs))
+        (begins && ascend(&runs) && runs.len() <= EPOCH_RUNS_MAX).then_some(Self(runs))
     }
 
     pub(crate) fn runs(&self) -> &[EpochRun] {
@@ -37,8 +73,7 @@ impl Epochs {
     /// Epoch of the batch that begins at this offset of the block.
     #[inline]
     pub(crate) fn at(&self, offset: u64) -> Epoch {
-        let after = self.0.partition_point(|run| run.first_offset <= offset);
-        self.0[after.saturating_sub(1)].epoch
+        self.0[run_of(&self.0, offset)].epoch
     }
 
     /// The epochs of this block and the next together; `None` if a header has no room for so many runs.
@@ -74,6 +109,25 @@ mod tests {
         }
         let many: Vec<_> = (0..=EPOCH_RUNS_MAX as u64).map(|run| (10 + run, run as u32)).collect();
         assert_eq!(Epochs::from_runs(runs(&many), 10), None);
+    }
+
+    #[test]
+    fn a_block_begins_with_the_run_of_its_base_and_holds_as_many_as_fit() {
+        let all = EpochRuns::covering(runs(&[(3, 1), (10, 7), (20, 5)]), 5).unwrap();
+        assert_eq!([3, 9, 10, 19, 20, 900].map(|offset| all.at(offset).0), [1, 1, 7, 7, 5, 5]);
+        assert_eq!(all.from(12), Epochs(runs(&[(12, 7), (20, 5)])));
+        assert_eq!(all.from(10), Epochs(runs(&[(10, 7), (20, 5)])));
+        let many: Vec<_> = (0..300).map(|run| (run * 2, run as u32)).collect();
+        let all = EpochRuns::covering(runs(&many), 0).unwrap();
+        let (first, last) = (all.from(1), all.from(599));
+        assert_eq!(
+            (first.runs().len(), first.at(398), first.at(400)),
+            (EPOCH_RUNS_MAX, Epoch(199), Epoch(199))
+        );
+        assert_eq!((last.runs(), all.at(400)), (&runs(&[(599, 299)])[..], Epoch(200)));
+        for wrong in [&[][..], &[(6, 1)], &[(1, 1), (1, 2)], &[(1, 1), (4, 2), (3, 3)]] {
+            assert_eq!(EpochRuns::covering(runs(wrong), 5), None, "{wrong:?}");
+        }
     }
 
     #[test]

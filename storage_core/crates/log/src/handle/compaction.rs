@@ -339,7 +339,7 @@ fn mark_all(key: BlockKey, batches: &mut [u8]) -> Result<(Vec<IndexEntry>, i64, 
     while at < batches.len() {
         let position = PAGE_BYTES + at as u64;
         let (batch, _) = Batch::parse(&batches[at..])?;
-        max_timestamp = max_timestamp.max(batch.max_timestamp());
+        max_timestamp = max_timestamp.max(batch.newest());
         let offset = batch.base_offset();
         if position >= index_next {
             entries.push(IndexEntry { offset, max_timestamp, position: position as u32 });

@@ -77,7 +77,7 @@ impl Log {
         &self.member.log.name
     }
 
-    /// Epoch that is written into the log's batches.
+    /// Epoch that the log was made with, which is written into its batches unless [`Log::set_epochs`] names others.
     pub fn epoch(&self) -> Epoch {
         self.member.log.epoch
     }
@@ -113,7 +113,8 @@ impl Log {
         self.member.log.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// The greatest timestamp of the log's records, written or not, milliseconds since the epoch; `None` if it has none.
+    /// The greatest timestamp of the log's records, written or not, milliseconds since the epoch; `None` if it has none. A
+    /// record that a compaction has taken out of its batch still counts as long as another one of the batch is there.
     pub fn newest_timestamp(&self) -> Option<i64> {
         self.member.log.newest_timestamp()
     }
@@ -151,9 +152,25 @@ impl Log {
     }
 
     /// Appends a batch that another copy of this log has. The sequence of its producer is remembered and not checked,
-    /// since the batch before may be among those that are left out (see [`Log::skip_to`]).
+    /// since the batch before may be among those that are left out (see [`Log::skip_to`]). A compaction may have taken
+    /// records out of the batch, or all of them; it takes as many offsets as it was made with.
     pub fn append_copied(&self, batch: &Batch<'_>) -> Result<AppendReceipt> {
         self.append_as(batch, Admit::AsCopied)
+    }
+
+    /// Sets the epochs of the batches that are appended from now on, for a log that holds the batches of several segments:
+    /// a batch has the epoch of the last run that begins at or before it, and a read gives it back. The runs ascend, and
+    /// the first begins at or before the log's end. A batch whose epoch the open block does not know opens the next block.
+    ///
+    /// The runs are in memory only; those of written blocks are durable with them. So after a restart appends take the epoch
+    /// that the last block has at its end, or the log's own in a new block, until the runs are set again. The batches of a
+    /// batch group have the log's own.
+    ///
+    /// Errors: `InvalidOption` if the runs do not ascend or begin behind the log's end; `Sealed`, `UnknownLog` (deleted),
+    /// `Poisoned`, `Closed`.
+    pub fn set_epochs(&self, runs: &[(Offset, Epoch)]) -> Result<()> {
+        self.resources().check_open()?;
+        self.member.log.set_epochs(runs)
     }
 
     #[inline]

@@ -9,14 +9,17 @@ use super::state::{LogState, Writer};
 use crate::batch::{Batch, OFFSETS_END};
 use crate::disk::TailKind;
 use crate::error::{Error, Result};
+use crate::format::epochs::{EpochRun, EpochRuns};
 use crate::sync::MutexGuard;
+use crate::types::{Epoch, Offset};
 
 /// Rule by which batches of producers are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admit {
     /// Takes the next batch of each producer; one that is there already is recognised.
     InSequence,
-    /// Takes all batches: another copy has taken them, and the one before may be lost.
+    /// Takes all batches: another copy has taken them, and the one before may be lost. A compaction may have taken records
+    /// out of them.
     AsCopied,
 }
 
@@ -36,7 +39,9 @@ impl LogState {
     #[inline]
     pub(crate) fn append(&self, batch: &Batch<'_>, admit: Admit) -> Result<AppendOutcome> {
         let records = batch.record_count();
-        batch.check_dense()?;
+        if admit == Admit::InSequence {
+            batch.check_dense()?;
+        }
         let mut guard = self.writer.lock();
         if guard.is_grouping {
             guard = self.wait_for_group(guard);
@@ -75,8 +80,12 @@ impl LogState {
                 self.close_block(writer);
             }
         }
-        let has_room = |open: &OpenBlock| open.tail.written() + bytes.len() as u64 <= open.data_max;
-        if !writer.open.as_ref().is_some_and(has_room) {
+        let epoch = writer.epochs.as_ref().map(|epochs| epochs.at(base_offset));
+        let takes = |open: &OpenBlock| {
+            open.tail.written() + bytes.len() as u64 <= open.data_max
+                && epoch.is_none_or(|epoch| open.block.epochs.at(base_offset) == epoch)
+        };
+        if !writer.open.as_ref().is_some_and(takes) {
             self.open_block(writer, bytes.len() as u64)?;
         }
         let open = writer.open.as_mut().expect("opened above");
@@ -126,6 +135,21 @@ impl LogState {
             self.arrivals.announce();
         }
         Ok(AppendOutcome { base_offset, end_offset, duplicate: false, generation, waiting_bytes })
+    }
+
+    /// Sets the epochs of the batches that are appended from now on, as [`crate::Log::set_epochs`] says.
+    pub(crate) fn set_epochs(&self, runs: &[(Offset, Epoch)]) -> Result<()> {
+        let runs =
+            runs.iter().map(|&(Offset(first_offset), epoch)| EpochRun { first_offset, epoch }).collect();
+        let mut writer = self.writer.lock();
+        self.check_active(&writer)?;
+        let end = writer.end;
+        let epochs = EpochRuns::covering(runs, end).ok_or_else(|| Error::InvalidOption {
+            option: "epochs",
+            reason: format!("the runs must ascend by offset, and the first must begin at or before {end}"),
+        })?;
+        writer.epochs = Some(epochs);
+        Ok(())
     }
 
     /// Whether everything in front of a batch will be durable before the batch can be written; its mark then says so

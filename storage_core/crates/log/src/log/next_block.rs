@@ -37,7 +37,10 @@ impl LogState {
                 return Err(file.error("open a block in", error));
             }
         };
-        let header = self.new_header(&slots, writer.last_sequence, writer.end);
+        let mut header = self.new_header(&slots, writer.last_sequence, writer.end);
+        if let Some(epochs) = &writer.epochs {
+            header.epochs = epochs.from(writer.end);
+        }
         tail.append(&header.encode()).map_err(|error| file.poison("write", error))?;
         let block = Arc::new(Block {
             recent: RwLock::new(tail.recent()),

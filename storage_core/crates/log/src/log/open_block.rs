@@ -48,7 +48,7 @@ impl OpenBlock {
             self.block.push_index(entry, self.max_timestamp);
             self.index_next = position + PAGE_BYTES;
         }
-        self.max_timestamp = self.max_timestamp.max(batch.max_timestamp());
+        self.max_timestamp = self.max_timestamp.max(batch.newest());
         self.digest.push(base_offset, batch.record_count(), batch.header().crc);
     }
 }

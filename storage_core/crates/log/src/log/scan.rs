@@ -224,10 +224,10 @@ pub(crate) fn walk(
             index_next = position + PAGE_BYTES;
         }
         if let Some(entry) = walked.entries.last_mut() {
-            entry.max_timestamp = entry.max_timestamp.max(batch.max_timestamp());
+            entry.max_timestamp = entry.max_timestamp.max(batch.newest());
         }
         see(&batch);
-        walked.max_timestamp = walked.max_timestamp.max(batch.max_timestamp());
+        walked.max_timestamp = walked.max_timestamp.max(batch.newest());
         walked.digest.push(offset, batch.record_count(), batch.header().crc);
         walked.end_offset = batch.end_offset();
         walked.data_end = position + batch.bytes().len() as u64;

@@ -12,7 +12,7 @@ pub struct LogSpec {
     pub name: String,
     /// Offset of the first record.
     pub base_offset: Offset,
-    /// Epoch that is written into each batch.
+    /// Epoch that is written into each batch, unless [`Log::set_epochs`](crate::Log::set_epochs) names others.
     pub epoch: Epoch,
     /// Producer table at the end of the log that this one continues; empty if it continues none.
     pub producers: ProducerTable,

@@ -16,6 +16,7 @@ use super::spec::LogSpec;
 use crate::digest::Digest;
 use crate::disk::TailKind;
 use crate::error::{Error, Result};
+use crate::format::epochs::EpochRuns;
 use crate::resources::Resources;
 use crate::resources::arrivals::Arrivals;
 use crate::resources::journal::{Record, SealedEntry};
@@ -128,6 +129,8 @@ pub(crate) struct Writer {
     pub(crate) end: u64,
     /// End of what commits have taken. Those commits are over, or must succeed before a later one may write.
     pub(crate) taken: u64,
+    /// Epochs of the batches from now on, if they were set; without them all batches have the log's.
+    pub(crate) epochs: Option<EpochRuns>,
     /// Sequence of the log's last block.
     pub(crate) last_sequence: u64,
     pub(crate) producers: ProducerTable,
@@ -154,6 +157,7 @@ impl LogState {
             resume: None,
             end: base_offset,
             taken: base_offset,
+            epochs: None,
             last_sequence: 0,
             producers,
             digest: Digest::default(),
