@@ -35,7 +35,7 @@ use crate::publication::Publication;
 use crate::reading::Reading;
 use crate::topics::Topics;
 use crate::upkeep::hand_over::{self, HandOver};
-use crate::upkeep::{catch_up, departure, lag, repair, retiring, space, spread};
+use crate::upkeep::{catch_up, compaction, departure, lag, repair, retiring, space, spread};
 use crate::{grpc, peer_server, text, upkeep};
 
 /// A running data plane. Dropping it stops it.
@@ -137,6 +137,7 @@ impl DataPlane {
         tasks.spawn("liveness", pings::keep_asking(cluster.clone()));
         tasks.spawn("departure", departure::keep_watch(partitions.clone()));
         tasks.spawn("spread", spread::keep_even(partitions.clone()));
+        tasks.spawn("compaction", compaction::keep_compacting(partitions.clone()));
         tasks.spawn("retirement", retiring::keep_clean(copies.clone()));
         tasks.spawn("space", space::keep_watch(copies.clone()));
         tasks.spawn("scrub", repair::scrub(copies.clone()));

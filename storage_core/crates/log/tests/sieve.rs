@@ -119,6 +119,10 @@ fn through(keys: &KeyMap, batches: &[Vec<u8>], end: u64, rules: SieveRules) -> (
     let expected = Sieved {
         records_kept: count(&made),
         records_gone: count(batches) - count(&made),
+        tombstones_kept: records(&made)
+            .values()
+            .filter(|(key, value)| key.is_some() && value.is_none())
+            .count() as u64,
         bytes_in: size(batches),
         bytes_out: size(&made),
     };

@@ -366,7 +366,7 @@ pub enum Command {
 }
 
 /// A partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PartitionPlace {
     /// Topic.
     pub topic: TopicId,

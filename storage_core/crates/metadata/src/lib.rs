@@ -53,7 +53,7 @@ pub use lost::{
     recover_topic,
 };
 pub use organisation::{DEFAULT_ORG, INTERNAL_ORG, Organisation, OrganisationLimits, is_org_name};
-pub use passes::{DuePass, compactor, due_pass, replacement, runs};
+pub use passes::{DuePass, compactor, disks_for_replacement, due_pass, replacement, runs};
 pub use placement::{
     Attempt, first_descriptor, has_other_leaders, leads_to_give_away, reason_to_roll, recovery, successor,
 };

@@ -8,11 +8,14 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use walrus_model::{Descriptor, Digest, FsyncSchedule, LeaderRef, NodeId, Offset, SegmentId, TopicId, Value};
+use walrus_model::{
+    Descriptor, Digest, FsyncSchedule, LeaderRef, NodeId, Offset, ReplicaRef, SegmentId, TopicId, Value,
+};
 
+use crate::command::PartitionPlace;
 use crate::compaction::{Compacted, CompactionPolicy, EpochStart, Replacement};
 use crate::presence::Present;
-use crate::state::{CopyState, Metadata, NodeState, Partition, Segment, SegmentState, Topic};
+use crate::state::{CopyState, Metadata, Node, NodeState, Partition, Segment, SegmentState, Topic};
 
 /// Limit on the epochs of a segment that took the place of others: as many as the header of a block has room for.
 const EPOCHS_MAX: usize = 200;
@@ -46,6 +49,8 @@ pub fn replacement(
     let SegmentState::Sealed(ended) = &last.state else { return None };
     let mut epochs: Vec<EpochStart> = Vec::new();
     for start in run.iter().flat_map(Segment::epochs) {
+        // A segment without records leaves no epoch: nothing was written under it.
+        epochs.pop_if(|last| last.first_offset == start.first_offset);
         if epochs.last().is_none_or(|last| last.epoch != start.epoch) {
             epochs.push(start);
         }
@@ -167,6 +172,37 @@ pub fn compactor(
     let turn = |node: NodeId| shuffled(topic.id, place, node);
     let best = there.into_iter().map(|node| (held(node), turn(node), node)).max()?;
     (best.0 > 0).then_some(best.2)
+}
+
+/// The disks that are to have copies of what `compactor` wrote for a run of segments: as many as the topic wants, or as many as are
+/// there. It has one itself; the others are preferred that have copies of the last segment.
+#[must_use]
+pub fn disks_for_replacement(
+    metadata: &Metadata,
+    present: &Present,
+    place: PartitionPlace,
+    run: &[Segment],
+    compactor: ReplicaRef,
+) -> Vec<ReplicaRef> {
+    let factor = metadata
+        .topics
+        .get(&place.topic)
+        .map_or(metadata.replication.factor, |topic| topic.config.replication(metadata.replication).factor);
+    let wanted = run.iter().map(|segment| segment.copies_wanted(factor)).max().unwrap_or(1);
+    let holds = |node: NodeId| {
+        let copies = run.last().map_or(&[][..], |last| &last.copies);
+        copies.iter().any(|copy| copy.replica.node == node && copy.state == CopyState::Verified)
+    };
+    let others = metadata
+        .nodes
+        .values()
+        .filter(|node| node.may_store() && present.alive.contains(&node.id) && node.id != compactor.node);
+    let mut others: Vec<&Node> = others.collect();
+    others.sort_by_key(|node| {
+        (!holds(node.id), node.state != NodeState::Up, shuffled(place.topic, place.partition, node.id))
+    });
+    let disks = others.into_iter().map(|node| ReplicaRef { node: node.id, disk: node.disk });
+    std::iter::once(compactor).chain(disks).take(wanted).collect()
 }
 
 /// A number that spreads the partitions of topics over nodes.

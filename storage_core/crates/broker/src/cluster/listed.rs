@@ -6,11 +6,11 @@ use walrus_model::Descriptor;
 use crate::cluster::Cluster;
 
 impl Cluster {
-    /// A segment as the metadata list it now; `None` if they do not.
+    /// A segment as the metadata list it now, as a candidate of a compaction or a replaced one too; `None` if they do not.
     pub(crate) fn current(&self, segment: &Descriptor) -> Option<Segment> {
         let routing = self.routing();
         let partition = routing.topic(segment.topic)?.partition(segment.partition).ok()?;
-        partition.segments.iter().rev().find(|listed| listed.descriptor.id == segment.id).cloned()
+        partition.all_segments().find(|listed| listed.descriptor.id == segment.id).cloned()
     }
 
     /// Whether metadata list a segment and not where it ends.

@@ -205,6 +205,13 @@ impl Cluster {
         self.presence.lock().look(metadata, clock::boottime())
     }
 
+    /// The nodes that are there by their leases and that answer this one.
+    pub(crate) fn answering(&self, metadata: &Metadata) -> Present {
+        let mut present = self.present(metadata);
+        present.alive.retain(|node| !self.liveness.is_silent(node.0));
+        present
+    }
+
     /// Whether this process holds the lease of its node.
     pub(crate) fn holds_lease(&self, me: &Node) -> bool {
         self.presence.lock().is_held(me, self.config.process, clock::boottime())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use imbl::OrdMap;
-use walrus_metadata::{CopyState, Metadata, Segment, SegmentState, Topic};
+use walrus_metadata::{CopyState, Metadata, Partition, Segment, SegmentState, Topic};
 use walrus_model::{ReplicaRef, SegmentId, TopicId};
 
 use crate::node::differences::differences;
@@ -20,8 +20,9 @@ pub(crate) struct Holdings {
     copies: HashMap<TopicId, TopicCopies>,
 }
 
-/// The copies of one topic's segments that are listed on this disk, by partition and number of the segment.
-type TopicCopies = BTreeMap<(u32, u64), HeldCopy>;
+/// The copies of one topic's segments that are listed on this disk, by partition, number and identity of the segment: one that is to
+/// take the place of others has the number of one of them.
+type TopicCopies = BTreeMap<(u32, u64, SegmentId), HeldCopy>;
 
 /// A copy that is listed on this disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +61,12 @@ impl Holdings {
     }
 
     fn copies_of(&self, topic: &Topic, old: Option<&TopicCopies>) -> TopicCopies {
-        let segments = topic.partitions.iter().flat_map(|partition| &partition.segments);
+        let segments = topic.partitions.iter().flat_map(Partition::all_segments);
         let sealed = segments.filter(|segment| matches!(segment.state, SegmentState::Sealed(_)));
         let held = |segment: &Segment| {
             let copy = segment.copies.iter().find(|copy| copy.replica == self.me)?;
             let descriptor = &segment.descriptor;
-            let place = (descriptor.partition, descriptor.number);
+            let place = (descriptor.partition, descriptor.number, descriptor.id);
             let held = HeldCopy {
                 topic: topic.id,
                 partition: place.0,
@@ -92,7 +93,7 @@ impl Holdings {
     /// Notes that a verified copy is here, so that it is not looked at again until its listing changes.
     pub(crate) fn mark_found(&mut self, held: &HeldCopy) {
         let listed = self.copies.get_mut(&held.topic);
-        let known = listed.and_then(|listed| listed.get_mut(&(held.partition, held.number)));
+        let known = listed.and_then(|listed| listed.get_mut(&(held.partition, held.number, held.segment)));
         if let Some(known) = known.filter(|known| *known == held && known.state == CopyState::Verified) {
             known.is_found = true;
         }
@@ -121,17 +122,23 @@ impl Holdings {
     }
 }
 
+/// The partition of a copy.
+pub(crate) fn partition_of<'a>(metadata: &'a Metadata, held: &HeldCopy) -> Option<&'a Partition> {
+    metadata.topics.get(&held.topic)?.partitions.get(held.partition as usize)
+}
+
 /// The listed segment of a copy; `None` where metadata have moved on.
 pub(crate) fn segment_of(metadata: &Metadata, held: &HeldCopy) -> Option<Segment> {
-    let partition = metadata.topics.get(&held.topic)?.partitions.get(held.partition as usize)?;
+    let partition = partition_of(metadata, held)?;
     let at = partition.segments.binary_search_by_key(&held.number, |segment| segment.descriptor.number);
-    let segment = &partition.segments[at.ok()?];
-    (segment.descriptor.id == held.segment).then(|| segment.clone())
+    let listed = at.ok().map(|at| &partition.segments[at]);
+    let listed = listed.filter(|segment| segment.descriptor.id == held.segment);
+    listed.or_else(|| partition.all_segments().find(|one| one.descriptor.id == held.segment)).cloned()
 }
 
 #[cfg(test)]
 mod tests {
-    use walrus_metadata::{Compaction, Partition, SegmentCopy};
+    use walrus_metadata::{Compaction, SegmentCopy};
     use walrus_model::{Descriptor, Digest, DiskId, Epoch, LeaderRef, NodeId, Offset, ProcessId, Value};
 
     use super::*;

@@ -25,10 +25,20 @@ impl Copies {
         if let Some(log) = self.bucket().log(log_id(segment)) {
             return Ok(log);
         }
+        // Nobody asks a segment that took the place of others who has written what: the one behind it has begun long ago.
+        let needs_none = segment.number == 0 || segment.replicas.is_empty();
         let producers =
-            if segment.number == 0 { ProducerTable::new() } else { self.producers_at_base(segment).await? };
+            if needs_none { ProducerTable::new() } else { self.producers_at_base(segment).await? };
         tracing::info!(log = %Place::of(segment), "log created");
         self.make_log(segment, producers).await
+    }
+
+    /// Makes the log of a segment that the metadata do not know yet, which is to take the place of others. It is noted as scratch
+    /// before.
+    pub(crate) async fn make_scratch(&self, segment: &Descriptor) -> Result<Log> {
+        let failed = |error| self.bucket().error("the note of a log", error);
+        self.table().scratch().note(segment.id).map_err(failed)?;
+        self.make_log(segment, ProducerTable::new()).await
     }
 
     /// Makes the log of a segment, durably, or answers the one that is there.
@@ -72,7 +82,7 @@ impl Copies {
             let mut listed = partition.into_iter().flat_map(|partition| &partition.segments);
             listed.find(|listed| listed.descriptor.number + 1 == segment.number).cloned()
         };
-        let Some(Segment { descriptor, state: SegmentState::Sealed(_), .. }) = before else {
+        let Some(Segment { descriptor, state: SegmentState::Sealed(_), compacted: None, .. }) = before else {
             return Err(Obstacle::Unprepared { segment: segment.id }.into());
         };
         let last =

@@ -21,6 +21,8 @@ pub(crate) mod pages;
 pub(crate) mod partition_notes;
 pub(crate) mod promises;
 pub(crate) mod remains;
+pub(crate) mod replacements;
+pub(crate) mod scratch;
 pub(crate) mod sealing;
 mod sources;
 pub(crate) mod table;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use walrus_log::Log;
 use walrus_log::batch::Batch;
-use walrus_model::{Descriptor, Value};
+use walrus_metadata::{Compacted, Segment};
+use walrus_model::{Descriptor, Epoch, Offset, Value};
 
 use crate::copies::Copies;
 use crate::copies::codec;
@@ -30,8 +32,12 @@ pub(crate) async fn seal_here(copies: &Arc<Copies>, segment: &Descriptor, value:
 }
 
 /// Makes a copy on a disk that has no vote about the segment: a log with the decided bytes, and nothing else.
-pub(crate) async fn make_copy(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) -> Result<()> {
+pub(crate) async fn make_copy(copies: &Arc<Copies>, listed: &Segment, value: &Value) -> Result<()> {
+    let segment = &listed.descriptor;
     let log = copies.open_log(segment).await?;
+    if let Some(compacted) = listed.compacted.as_ref().filter(|_| !log.is_sealed()) {
+        tell_epochs(copies, &log, compacted)?;
+    }
     let mut pages = Pages::new(copies, segment, value.clone());
     while log.end_offset().0 < value.end.0 {
         let (from, batches) = pages.take(log.end_offset()).await?;
@@ -69,6 +75,13 @@ pub(crate) async fn make_copy(copies: &Arc<Copies>, segment: &Descriptor, value:
         })
         .await?;
     copies.table().revived(segment)
+}
+
+/// Tells a log under which epochs its batches were written, where several segments' are in it.
+pub(crate) fn tell_epochs(copies: &Copies, log: &Log, compacted: &Compacted) -> Result<()> {
+    let runs: Vec<(Offset, Epoch)> =
+        compacted.epochs.iter().map(|start| (start.first_offset, start.epoch)).collect();
+    log.set_epochs(&runs).map_err(|error| copies.bucket().error(log.name(), error))
 }
 
 fn append_copied(copies: &Arc<Copies>, log: &walrus_log::Log, batches: &[Bytes], end: u64) -> Result<()> {

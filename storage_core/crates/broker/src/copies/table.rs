@@ -16,6 +16,8 @@ use crate::copies::holed::Holed;
 use crate::copies::lead::Lead;
 use crate::copies::pace::Pace;
 use crate::copies::promises;
+use crate::copies::replacements::Replacements;
+use crate::copies::scratch::Scratch;
 use crate::copies::tombstones::Tombstones;
 use crate::node::config::Config;
 use crate::node::error::{Error, Result};
@@ -31,6 +33,8 @@ pub(crate) struct CopyTable {
     /// The sealed segments whose copies are listed here.
     holdings: Lock<Holdings>,
     tombstones: Tombstones,
+    replacements: Replacements,
+    scratch: Scratch,
     /// Logs that metadata do not list, and that are not served for that.
     aside: Lock<HashSet<SegmentId>>,
     /// How fast the copies that are made here may be fetched.
@@ -55,6 +59,8 @@ impl CopyTable {
             start,
             holdings: Lock::new(Holdings::new(me)),
             tombstones: Tombstones::open(&store)?,
+            replacements: Replacements::open(&store)?,
+            scratch: Scratch::open(&store),
             aside: Lock::default(),
             store,
             known: Lock::default(),
@@ -150,6 +156,16 @@ impl CopyTable {
 
     pub(crate) fn tombstones(&self) -> &Tombstones {
         &self.tombstones
+    }
+
+    /// What this disk remembers of segments that took the place of others.
+    pub(crate) fn replacements(&self) -> &Replacements {
+        &self.replacements
+    }
+
+    /// The logs that this node writes for segments that the metadata do not know yet.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 
     /// Whether this disk had a copy with a vote and has given it up.

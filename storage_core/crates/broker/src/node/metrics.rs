@@ -119,6 +119,9 @@ pub struct Metrics {
     pub(crate) damaged_ranges: Counter,
     /// Damaged ranges that were mended from other copies.
     pub(crate) mended_ranges: Counter,
+    pub(crate) compactions: Counter,
+    pub(crate) compacted_bytes: Counter,
+    pub(crate) compacted_records_gone: Counter,
     /// Logs that metadata does not list, kept.
     pub(crate) unlisted_logs: Gauge,
     /// Tasks that panicked; each is a mistake of Walrus.
@@ -166,6 +169,9 @@ impl Metrics {
             scrubbed_bytes: Counter::default(),
             damaged_ranges: Counter::default(),
             mended_ranges: Counter::default(),
+            compactions: Counter::default(),
+            compacted_bytes: Counter::default(),
+            compacted_records_gone: Counter::default(),
             unlisted_logs: Gauge::default(),
             panics: Counter::default(),
         };
@@ -256,6 +262,13 @@ impl Metrics {
         registry.register("walrus_damaged_ranges", help, m.damaged_ranges.clone());
         let help = "Damaged ranges mended from other copies";
         registry.register("walrus_mended_ranges", help, m.mended_ranges.clone());
+        let help = "Passes of compaction over partitions that this node made";
+        registry.register("walrus_compactions", help, m.compactions.clone());
+        let help = "Bytes that passes of compaction read here to write them again";
+        registry.register_with_unit("walrus_compacted", help, Unit::Bytes, m.compacted_bytes.clone());
+        let help =
+            "Records that passes of compaction here have left out, for a later one of their key is there";
+        registry.register("walrus_compacted_records_gone", help, m.compacted_records_gone.clone());
         let help = "Logs on this disk that the metadata neither lists nor calls trimmed";
         registry.register("walrus_unlisted_logs", help, m.unlisted_logs.clone());
         registry.register("walrus_panics", "Tasks that panicked", m.panics.clone());

@@ -35,6 +35,9 @@ pub enum Obstacle {
     #[error("{reason}")]
     ConnectionBroken { reason: String },
 
+    #[error("{there} nodes are there for copies of what a compaction wrote, {needed} are needed")]
+    TooFewForCopies { there: usize, needed: u32 },
+
     #[error("{error}")]
     RequestFailed { error: Box<RequestError> },
     #[error("{doubted}: {doubt}")]

@@ -221,6 +221,12 @@ pub(crate) const HAND_OVER_RETRY: Duration = WITHOUT_SUCCESSOR;
 pub(crate) const HAND_OVER_HOPES: Duration = ms(500);
 /// Pause between two looks whether somebody may still need logs that are left of disks without votes.
 pub(crate) const LEFT_LOGS_LOOK: Duration = s(10);
+/// Pause between two looks for a compaction that is due.
+pub(crate) const COMPACTION_LOOK: Duration = s(2);
+/// A compaction that ended early is tried again after so long.
+pub(crate) const COMPACTION_RETRY: Duration = s(10);
+/// Copies of what a compaction wrote are made and verified within so long; then it is given up.
+pub(crate) const CANDIDATE_VERIFIED: Duration = s(300);
 /// Pause between two looks at the room on the disk.
 pub(crate) const ROOM_LOOK: Duration = ms(500);
 /// A disk that has refused something is not believed for so long, whatever it says of itself: quotas and inodes end too.

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use walrus_metadata::{Contents, CopyReport, CopyState, Found, Request, Segment, SegmentCopy, SegmentState};
+use walrus_metadata::{
+    Contents, CopyReport, CopyState, Found, Partition, Request, Segment, SegmentCopy, SegmentState,
+};
 use walrus_model::{Digest, Offset, SegmentId};
 
 use crate::cluster::segment::{label, log_id};
 use crate::copies::Copies;
-use crate::copies::holdings::{HeldCopy, segment_of};
+use crate::copies::holdings::{HeldCopy, partition_of, segment_of};
 use crate::copies::holes;
 use crate::copies::sealing;
 use crate::node::error::{Error, Result};
@@ -190,8 +192,14 @@ impl Work {
         held: &HeldCopy,
     ) -> Option<Found> {
         let segment = segment_of(metadata, held)?;
+        let partition = partition_of(metadata, held)?;
+        if copies.table().replacements().is_forgotten((held.topic, held.partition), partition, held.segment) {
+            return None; // it took the place of others, and the metadata are told so again
+        }
+        let taker = taker_of(partition, &segment);
         let (uuid, leaving) = (held.segment, copies.clone());
-        match copies.cluster().tasks().blocking(move || retiring::leave(&leaving, &segment)).await {
+        let leave = move || retiring::leave(&leaving, &segment, taker.as_ref());
+        match copies.cluster().tasks().blocking(leave).await {
             Ok(()) => {
                 tracing::info!(segment = %uuid, "the copy is given up and deleted: metadata says so");
                 Some(Found::Gone)
@@ -233,6 +241,14 @@ fn contents_here(copies: &Arc<Copies>, held: &HeldCopy, found: Found, know: bool
     let log = copies.bucket().log(walrus_log::LogId(held.segment.0))?;
     let is_told = know && matches!(found, Found::Whole { .. });
     is_told.then(|| Contents { bytes: log.size_bytes(), newest_ms: log.newest_timestamp() })
+}
+
+/// The listed segment that has the place of one that was replaced.
+fn taker_of(partition: &Partition, replaced: &Segment) -> Option<Segment> {
+    let number = replaced.descriptor.number;
+    let has_place = |listed: &&Segment| (listed.first_number()..=listed.descriptor.number).contains(&number);
+    let taker = partition.segments.iter().find(has_place);
+    taker.filter(|listed| listed.descriptor.id != replaced.descriptor.id).cloned()
 }
 
 /// The digest of the own copy, if it is sealed.
@@ -306,7 +322,7 @@ async fn fill(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
     let descriptor = &segment.descriptor;
     let votes = copies.table().place(descriptor).is_some() && !copies.table().is_buried(descriptor)?;
     if !votes {
-        sealing::make_copy(copies, descriptor, value).await?;
+        sealing::make_copy(copies, segment, value).await?;
     } else if let Err(error) = sealing::seal_here(copies, descriptor, value).await {
         // The holes are filled from the other copies. A copy in which that is not possible is made anew, as long as enough others
         // are whole.
@@ -321,7 +337,7 @@ async fn fill(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
         tracing::warn!(segment = %descriptor.id, %error, "the damaged copy is given up and made anew");
         let (burying, decided) = (copy, value.clone());
         copies.cluster().tasks().blocking(move || burying.bury(decided)).await?;
-        sealing::make_copy(copies, descriptor, value).await?;
+        sealing::make_copy(copies, segment, value).await?;
     }
     tracing::debug!(segment = %descriptor.id, end = value.end.0, "the copy is whole and sealed");
     Ok(())

@@ -74,6 +74,7 @@ fn held(copies: &Copies) -> HashSet<TopicId> {
         .chain(promised)
         .chain(remains::noted_topics(store))
         .chain(trimmed)
+        .chain(copies.table().replacements().topics())
         .chain(copies.left().topics())
         .collect()
 }

@@ -2,7 +2,7 @@
 //! goes; what it merely does not list stays, because metadata may have lost commands, and a log may have been made for a segment
 //! to come.
 
-use walrus_metadata::Metadata;
+use walrus_metadata::{Metadata, Segment};
 use walrus_model::{ReplicaRef, SegmentId};
 
 use crate::cluster::segment::Place;
@@ -31,12 +31,14 @@ pub(crate) fn judge(metadata: &Metadata, place: Place, segment: SegmentId, here:
     if place.number < partition.trimmed_below {
         return Fate::Delete;
     }
-    let at = partition.segments.binary_search_by_key(&place.number, |listed| listed.descriptor.number);
     // It is behind the last one: a segment to come, or one that metadata have lost and will learn of again.
-    let Ok(at) = at else { return Fate::Keep };
-    let listed = &partition.segments[at];
-    let is_here = listed.copies.iter().any(|copy| copy.replica == here);
-    if listed.descriptor.id == segment && is_here { Fate::Keep } else { Fate::Unlisted }
+    if partition.segments.last().is_none_or(|last| last.descriptor.number < place.number) {
+        return Fate::Keep;
+    }
+    // The copy of a segment that was replaced is deleted by whoever completes copies, and told to the metadata.
+    let listed = partition.all_segments().find(|listed| listed.descriptor.id == segment);
+    let is_here = |listed: &Segment| listed.copies.iter().any(|copy| copy.replica == here);
+    if listed.is_some_and(is_here) { Fate::Keep } else { Fate::Unlisted }
 }
 
 #[cfg(test)]
@@ -44,7 +46,7 @@ mod tests {
     use std::sync::Arc;
     use walrus_model::{Descriptor, DiskId, Epoch, LeaderRef, NodeId, Offset, ProcessId, TopicId};
 
-    use walrus_metadata::{Compaction, CopyState, Partition, Segment, SegmentCopy, SegmentState, Topic};
+    use walrus_metadata::{Compaction, CopyState, Partition, SegmentCopy, SegmentState, Topic};
 
     use super::*;
 

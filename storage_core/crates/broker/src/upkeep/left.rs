@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use walrus_log::Log;
-use walrus_metadata::{CopyState, Metadata, SegmentState};
+use walrus_metadata::{CopyState, Metadata, Segment, SegmentState};
 
 use crate::cluster::segment::{Place, segment_of};
 use crate::copies::Copies;
@@ -23,13 +23,17 @@ fn is_needed(metadata: &Metadata, log: &Log) -> bool {
     if place.number < partition.trimmed_below {
         return false;
     }
-    let listed = partition.segments.iter().find(|segment| segment.descriptor.id == segment_of(log.id()));
-    listed.is_none_or(|segment| {
+    let is_meant = |segment: &&Segment| {
+        let stands_for = || (segment.first_number()..=segment.descriptor.number).contains(&place.number);
+        segment.descriptor.id == segment_of(log.id()) || (segment.compacted.is_some() && stands_for())
+    };
+    partition.segments.iter().find(is_meant).is_none_or(|segment| {
         let is_verified = |copy: &&walrus_metadata::SegmentCopy| {
             copy.state == CopyState::Verified && !metadata.gone_disks.contains(&copy.replica.disk)
         };
         let verified = segment.copies.iter().filter(is_verified).count();
-        !matches!(segment.state, SegmentState::Sealed(_)) || verified < segment.descriptor.replicas.len()
+        !matches!(segment.state, SegmentState::Sealed(_))
+            || verified < segment.descriptor.replicas.len().max(segment.descriptor.write_quorum as usize)
     })
 }
 

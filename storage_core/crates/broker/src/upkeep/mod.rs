@@ -1,6 +1,7 @@
 //! Loops that keep this node's copies, and the segments that it leads, as they should be.
 
 pub(crate) mod catch_up;
+pub(crate) mod compaction;
 pub(crate) mod departure;
 mod emptied;
 mod fate;

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use imbl::{OrdMap, OrdSet};
 use walrus_log::Log;
-use walrus_metadata::{Metadata, Partition, PartitionStart, Request, Segment, SegmentState, Topic};
+use walrus_metadata::{
+    Metadata, Partition, PartitionPlace, PartitionStart, Request, Segment, SegmentState, Topic,
+};
 use walrus_model::{SegmentId, TopicId};
 
 use crate::cluster::segment::{Place, log_id, segment_of};
@@ -87,6 +89,8 @@ fn clean(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut CleaningState) {
         let is_empty = log.end_offset() == log.base_offset();
         match judge(metadata, place, segment_of(log.id()), copies.table().replica()) {
             Fate::Keep => {}
+            // Nobody has offered it to the metadata yet.
+            Fate::Unlisted if copies.table().scratch().contains(segment_of(log.id())) => {}
             // It was made for a successor that another one replaced: nothing was ever in it.
             Fate::Unlisted if is_empty => {}
             Fate::Delete => match delete(copies, &log) {
@@ -126,6 +130,7 @@ fn bury(copies: &Arc<Copies>, metadata: &Metadata) -> Result<()> {
     let is_deleted = |topic: TopicId| metadata.deleted.contains(&topic);
     tombstones.forget(is_deleted).map_err(failed)?;
     remains::forget(store, is_deleted).map_err(failed)?;
+    copies.table().replacements().forget(metadata).map_err(failed)?;
     if is_more || !metadata.deleted.is_empty() {
         let recorded = promises::all_descriptors(store);
         for segment in recorded.iter().filter(|one| tombstones.covers(one) || is_deleted(one.topic)) {
@@ -140,8 +145,13 @@ fn delete(copies: &Arc<Copies>, log: &Log) -> Result<()> {
     copies.bucket().store().delete_log(log.id()).map_err(|error| copies.bucket().error(log.name(), error))
 }
 
-/// Deletes the own copy of a segment that metadata has given up. A replica that has a vote leaves a tombstone (R10).
-pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
+/// Deletes the own copy of a segment that metadata has given up. A replica that has a vote leaves a tombstone (R10). Where another
+/// segment has its place, this disk remembers that one first.
+pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment, taker: Option<&Segment>) -> Result<()> {
+    if let Some(taker) = taker {
+        let failed = |error| copies.bucket().error("the note of a replacement", error);
+        copies.table().replacements().remember(taker).map_err(failed)?;
+    }
     let SegmentState::Sealed(value) = &segment.state else {
         return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.id) });
     };
@@ -193,6 +203,16 @@ fn forgotten(copies: &Copies, metadata: &Metadata, topic: &Topic, partition: &Pa
             below_number: remembered.below,
             first: Some(Box::new(remembered.first)),
         });
+    }
+    if let Some(note) = copies.table().replacements().forgotten(topic.id, partition) {
+        let segment = note.replacement.descriptor.id;
+        tracing::error!(
+            alarm = "metadata_regression", topic = name, partition = index, %segment,
+            "metadata have forgotten that a segment took the place of others: it is asked for again"
+        );
+        let place = PartitionPlace { topic: topic.id, partition: index };
+        let replacement = Box::new(note.replacement);
+        return Some(Request::RepeatCompaction { place, replacement, copies: note.copies });
     }
     let start = tombstones.start_beyond(topic.id, partition).filter(|_| metadata.knows_retention())?;
     tracing::error!(

@@ -1,6 +1,6 @@
 //! Making the logs behind segments that are to go. Who has written what is known at the end of a segment and told to the log
-//! behind it when that is made, which mostly is at its first append. So the last sealed segment of a partition stays until a
-//! quorum of the replicas of the open one has made its log, and here each of them does.
+//! behind it when that is made, which mostly is at its first append. So the last sealed segment of a partition stays, and is not
+//! compacted, until a quorum of the replicas of the open one has made its log, and here each of them does.
 
 use std::sync::Arc;
 
@@ -49,14 +49,14 @@ fn awaited<'a>(copies: &Copies, metadata: &'a Metadata) -> Vec<&'a Segment> {
     }
     let me = copies.table().replica();
     let of_topic = |topic: &'a walrus_metadata::Topic| {
-        let retention = topic.config.retention();
+        let (retention, is_compacted) = (topic.config.retention(), topic.config.compaction().is_some());
         topic.partitions.iter().filter_map(move |partition| {
             let open = partition.segments.last()?;
             let is_mine = open.descriptor.replicas.contains(&me) && !open.begun.contains(&me);
             let may = partition.has_deleted() || !retention.is_for_ever();
-            let is_awaited =
-                is_mine && may && verdict(metadata, partition, &retention).kept == Kept::Successor;
-            is_awaited.then_some(open)
+            let goes = || may && verdict(metadata, partition, &retention).kept == Kept::Successor;
+            let is_followed = partition.segments.len() > 1;
+            (is_mine && ((is_compacted && is_followed) || goes())).then_some(open)
         })
     };
     metadata.topics.values().flat_map(|topic| of_topic(topic)).collect()

@@ -4,6 +4,7 @@
 mod by_time;
 mod claims;
 mod client;
+mod compaction;
 mod copies;
 mod damage;
 mod disks;

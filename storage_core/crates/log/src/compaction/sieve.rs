@@ -24,6 +24,8 @@ pub struct Sieved {
     pub records_kept: u64,
     /// Records that are gone.
     pub records_gone: u64,
+    /// Tombstones that stayed, without those of batches that stayed as they are.
+    pub tombstones_kept: u64,
     /// Bytes of the batches that came.
     pub bytes_in: u64,
     /// Bytes of the batches that were made, those without records among them.
@@ -69,9 +71,15 @@ impl<'a> Sieve<'a> {
         let before = out.len();
         write_gap(self.next..batch.base_offset(), out);
         let bytes_max = self.rules.batch_bytes_max.max(bytes);
-        let gone = retain_records(batch, out, bytes_max, |record| self.keeps(record));
-        if gone.is_none() {
-            self.first_unread.get_or_insert(batch.base_offset());
+        let mut tombstones_kept = 0;
+        let gone = retain_records(batch, out, bytes_max, |record| {
+            let stays = self.keeps(record);
+            tombstones_kept += u64::from(stays && record.key.is_some() && record.value.is_none());
+            stays
+        });
+        match gone {
+            Some(_) => self.sieved.tombstones_kept += tombstones_kept,
+            None => drop(self.first_unread.get_or_insert(batch.base_offset())),
         }
         let gone = gone.unwrap_or(0);
         self.sieved.records_gone += u64::from(gone);

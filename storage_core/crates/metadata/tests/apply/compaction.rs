@@ -239,6 +239,25 @@ fn a_candidate_is_given_up_by_its_compactor_or_where_its_segments_are_trimmed() 
     metadata.check().expect("sound");
 }
 
+/// A leader that fails before it has written anything leaves an empty segment.
+#[test]
+fn a_segment_without_records_leaves_no_epoch_behind() {
+    let (mut metadata, topic) = with_topic();
+    for end in [10, 10, 20, 20] {
+        seal_whole(&mut metadata, topic, end);
+    }
+    seal_whole(&mut metadata, topic, 30);
+    let segments = &partition(&metadata, topic).segments;
+    let compactor = LeaderRef { node: NodeId(1), process: ProcessId(uuid(201)) };
+    let new = replacement(&segments[..5], SegmentId(uuid(1)), compactor, DIGEST).expect("sound");
+    let epochs: Vec<(Epoch, Offset)> =
+        new.compacted.epochs.iter().map(|start| (start.epoch, start.first_offset)).collect();
+    let expected = [(0, 0), (2, 10), (4, 20)];
+    let expected: Vec<(Epoch, Offset)> =
+        expected.iter().map(|(at, first)| (segments[*at].descriptor.epoch, Offset(*first))).collect();
+    assert_eq!(epochs, expected);
+}
+
 /// Its leader proposes the value of a segment a second time, after that was sealed and replaced.
 #[test]
 fn a_late_repetition_of_a_seal_is_no_alarm_where_the_segment_was_replaced() {

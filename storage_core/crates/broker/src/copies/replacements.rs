@@ -1,0 +1,171 @@
+//! What this disk remembers of segments that took the place of others, by the metadata's word. A copy of what was replaced goes only
+//! after that: metadata that have forgotten the replacement list what is on no disk any more, and are told.
+
+use std::collections::HashMap;
+
+use walrus_log::Store;
+use walrus_metadata::{Compacted, EpochStart, Metadata, Partition, Replacement, Segment, SegmentState};
+use walrus_model::{ReplicaRef, SegmentId, TopicId};
+
+use crate::copies::codec::{self, fields};
+use crate::copies::partition_notes::Place;
+use crate::node::error::{Error, Result};
+use crate::node::locks::SharedLock;
+
+/// Prefix of the keys under which the notes lie.
+const KEYS: &str = "replacement/";
+
+fields!(EpochStart { epoch, first_offset });
+fields!(Compacted { first_number, generation, epochs });
+fields!(Replacement { descriptor, value, compacted });
+
+/// A segment that took the place of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) replacement: Replacement,
+    /// The disks that had, or were to have, a copy of it.
+    pub(crate) copies: Vec<ReplicaRef>,
+}
+
+fields!(Note { replacement, copies });
+
+/// The notes of this disk, by partition and the identity of the segment.
+pub(crate) struct Replacements {
+    store: Store,
+    known: SharedLock<HashMap<Place, HashMap<SegmentId, Note>>>,
+}
+
+impl Replacements {
+    /// Reads the notes of the store. One that cannot be read is an error: without it nobody may know what became of the segments
+    /// whose copies were here.
+    pub(crate) fn open(store: &Store) -> Result<Self> {
+        let mut known: HashMap<Place, HashMap<SegmentId, Note>> = HashMap::new();
+        for (key, bytes) in store.properties().into_iter().filter(|(key, _)| key.starts_with(KEYS)) {
+            let note: Note = codec::decode(&key, &bytes).map_err(|problem| Error::Internal {
+                message: format!("what this disk remembers of a segment, {key}, cannot be read: {problem}"),
+            })?;
+            known.entry(note.place()).or_default().insert(note.id(), note);
+        }
+        Ok(Self { store: store.clone(), known: SharedLock::new(known) })
+    }
+
+    /// Remembers that a listed segment took the place of others, durably; one that did not is passed over.
+    pub(crate) fn remember(&self, segment: &Segment) -> walrus_log::Result<()> {
+        let (Some(compacted), SegmentState::Sealed(value)) = (&segment.compacted, &segment.state) else {
+            return Ok(());
+        };
+        let (descriptor, value) = (segment.descriptor.clone(), value.clone());
+        let replacement = Replacement { descriptor, value, compacted: compacted.clone() };
+        let note = Note { replacement, copies: segment.copies.iter().map(|copy| copy.replica).collect() };
+        let is_known = |of_place: &HashMap<SegmentId, Note>| of_place.contains_key(&note.id());
+        if self.known.read().get(&note.place()).is_some_and(is_known) {
+            return Ok(());
+        }
+        let key = key(note.id());
+        self.store.put_property(&key, &codec::encode(&key, &note))?;
+        self.known.write().entry(note.place()).or_default().insert(note.id(), note);
+        Ok(())
+    }
+
+    /// Whether this disk knows that the segment took the place of others, and these metadata list neither it nor what took its
+    /// place in turn.
+    pub(crate) fn is_forgotten(&self, place: Place, partition: &Partition, segment: SegmentId) -> bool {
+        let known = self.known.read();
+        let note = known.get(&place).and_then(|of_place| of_place.get(&segment));
+        note.is_some_and(|note| !is_known(partition, note))
+    }
+
+    /// A replacement that these metadata have forgotten, if there is one.
+    pub(crate) fn forgotten(&self, topic: TopicId, partition: &Partition) -> Option<Note> {
+        let known = self.known.read();
+        let mut notes = known.get(&(topic, partition.index))?.values();
+        notes.find(|note| !is_known(partition, note)).cloned()
+    }
+
+    /// The topics of which there are notes.
+    pub(crate) fn topics(&self) -> Vec<TopicId> {
+        self.known.read().keys().map(|(topic, _)| *topic).collect()
+    }
+
+    /// Drops the notes that nobody will need: their topics are deleted, or their segments were trimmed or replaced in turn.
+    pub(crate) fn forget(&self, metadata: &Metadata) -> walrus_log::Result<()> {
+        let is_over = |note: &&Note| {
+            let (topic, partition) = note.place();
+            let listed = metadata.topics.get(&topic);
+            let partition = listed.and_then(|topic| topic.partitions.get(partition as usize));
+            metadata.deleted.contains(&topic)
+                || partition.is_some_and(|partition| is_superseded(partition, note))
+        };
+        let over: Vec<(Place, SegmentId)> = {
+            let known = self.known.read();
+            let over = known.values().flat_map(HashMap::values).filter(is_over);
+            over.map(|note| (note.place(), note.id())).collect()
+        };
+        for (place, id) in over {
+            self.store.remove_property(&key(id))?;
+            let mut known = self.known.write();
+            if let Some(of_place) = known.get_mut(&place) {
+                of_place.remove(&id);
+            }
+            known.retain(|_, of_place| !of_place.is_empty());
+        }
+        Ok(())
+    }
+}
+
+impl Note {
+    fn id(&self) -> SegmentId {
+        self.replacement.descriptor.id
+    }
+
+    fn place(&self) -> Place {
+        (self.replacement.descriptor.topic, self.replacement.descriptor.partition)
+    }
+}
+
+/// Whether the metadata list the segment of a note, or what took its place in turn.
+fn is_known(partition: &Partition, note: &Note) -> bool {
+    partition.segments.iter().any(|listed| listed.descriptor.id == note.id())
+        || is_superseded(partition, note)
+}
+
+/// Whether the segment of a note was trimmed, or another took its place in turn.
+fn is_superseded(partition: &Partition, note: &Note) -> bool {
+    let Replacement { descriptor, compacted, .. } = &note.replacement;
+    let numbers =
+        |listed: &Segment| (listed.first_number()..=listed.descriptor.number).contains(&descriptor.number);
+    descriptor.number < partition.trimmed_below
+        || partition.segments.iter().any(|listed| {
+            let generation = listed.compacted.as_ref().map_or(0, |of| of.generation);
+            numbers(listed) && generation > compacted.generation
+        })
+}
+
+fn key(segment: SegmentId) -> String {
+    format!("{KEYS}{segment}")
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_model::{Digest, Epoch, Offset, Value};
+
+    use super::*;
+    use crate::copies::codec::tests::descriptor;
+
+    #[test]
+    fn a_replacement_lies_on_the_disk_as_the_page_of_the_format_says() {
+        let value = Value::without_loss(Offset(9), Digest(77), descriptor(3));
+        let epochs = vec![
+            EpochStart { epoch: Epoch(4), first_offset: Offset(2) },
+            EpochStart { epoch: Epoch(5), first_offset: Offset(6) },
+        ];
+        let compacted = Compacted { first_number: 1, generation: 2, epochs };
+        let copies = descriptor(2).replicas;
+        let note = Note { replacement: Replacement { descriptor: descriptor(2), value, compacted }, copies };
+        let written = codec::encode("replacement/x", &note);
+        let golden = include_str!("replacements.golden");
+        let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, golden.trim_end());
+        assert_eq!(codec::decode("replacement/x", &written), Ok(note));
+    }
+}

@@ -1,0 +1,193 @@
+//! Compaction of the partitions whose topics keep the last record of each key. One pass is made at a time, of the partition here
+//! that has most to gain; `walrus_metadata` says which passes are due and who makes them.
+
+mod pass;
+mod rewriting;
+mod source;
+mod summary;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+use walrus_metadata::{
+    DuePass, Metadata, Partition, PartitionPlace, Present, Request, Segment, Topic, compactor, due_pass,
+};
+use walrus_model::NodeId;
+
+use crate::copies::Copies;
+use crate::node::error::{Error, Result};
+use crate::node::patience;
+use crate::partition::Partitions;
+use pass::Pass;
+use summary::PassSummary;
+
+/// Compacts what is due here, until the node stops.
+pub(crate) async fn keep_compacting(partitions: Arc<Partitions>) {
+    let copies = partitions.copies().clone();
+    let shutdown = copies.tasks().shutdown().clone();
+    let mut failed: HashMap<PartitionPlace, Instant> = HashMap::new();
+    while !shutdown.is_cancelled() {
+        failed.retain(|_, at| at.elapsed() < patience::COMPACTION_RETRY);
+        let metadata = copies.cluster().routing().metadata.clone();
+        clear_scratch(&copies, &metadata);
+        abandon_left(&copies, &metadata).await;
+        let Some(pass) = most_due(&partitions, &metadata, &failed) else {
+            if shutdown.run_until_cancelled(tokio::time::sleep(patience::COMPACTION_LOOK)).await.is_none() {
+                return;
+            }
+            continue;
+        };
+        let place = pass.place;
+        match run(&copies, pass).await {
+            Ok(summary) => tell(&copies, place, &summary),
+            Err(error) => {
+                tracing::info!(topic = %place.topic.0, partition = place.partition, %error, "a compaction ends early");
+                failed.insert(place, Instant::now());
+            }
+        }
+    }
+}
+
+/// Makes a pass on a thread of its own, which gives way to all that clients wait for.
+async fn run(copies: &Arc<Copies>, pass: Pass) -> Result<PassSummary> {
+    let (sender, ended) = oneshot::channel();
+    let copies = copies.clone();
+    let work = move || {
+        give_way();
+        drop(sender.send(pass.run(&copies))); // whoever waits for it may be gone
+    };
+    let internal = |problem: &dyn std::fmt::Display| Error::Internal {
+        message: format!("the thread of a compaction: {problem}"),
+    };
+    std::thread::Builder::new()
+        .name("walrus-compact".to_owned())
+        .spawn(work)
+        .map_err(|problem| internal(&problem))?;
+    ended.await.map_err(|problem| internal(&problem))?
+}
+
+/// How much a compaction gives way to the other threads of the machine, in steps of `nice`.
+const NICENESS: i32 = 10;
+
+/// Gives this thread a lower priority than the others have. On Linux it is the thread's own.
+fn give_way() {
+    if let Err(problem) = rustix::process::nice(NICENESS) {
+        tracing::debug!(%problem, "a compaction runs with the priority of everything else");
+    }
+}
+
+fn tell(copies: &Copies, place: PartitionPlace, summary: &PassSummary) {
+    let metrics = copies.cluster().metrics();
+    metrics.compactions.inc();
+    metrics.compacted_bytes.inc_by(summary.bytes_read);
+    metrics.compacted_records_gone.inc_by(summary.records_gone);
+    tracing::info!(
+        topic = %place.topic.0,
+        partition = place.partition,
+        cleaned_to = summary.cleaned_to.0,
+        segments = summary.segments_before,
+        segments_after = summary.segments_after,
+        read_bytes = summary.bytes_read,
+        gone = summary.records_gone,
+        kept = summary.records_kept,
+        "a partition is compacted"
+    );
+}
+
+/// The pass that is to be made here next: what waits for too long comes first, then what has most new bytes.
+fn most_due(
+    partitions: &Partitions,
+    metadata: &Metadata,
+    failed: &HashMap<PartitionPlace, Instant>,
+) -> Option<Pass> {
+    if !metadata.knows_placement() {
+        return None;
+    }
+    let cluster = partitions.cluster();
+    let (me, present) = (NodeId(cluster.node_id()), cluster.answering(metadata));
+    let limits = partitions.leaders().limits();
+    let due = metadata.topics.values().flat_map(|topic| due_in(metadata, &present, topic, me));
+    let (topic, partition, due) = due
+        .filter(|(topic, partition, _)| !failed.contains_key(&place_of(topic, partition)))
+        .max_by_key(|(.., due)| (due.is_overdue, due.dirty_bytes))?;
+    Some(Pass {
+        place: place_of(topic, partition),
+        segments: partition.segments[..due.segments].to_vec(),
+        start: partition.log_start(),
+        cleaned_to: partition.compaction.cleaned_to,
+        tombstones_below: due.tombstones_below,
+        segment_bytes_max: topic.config.settings().limits(limits).bytes_max,
+    })
+}
+
+/// The passes that are due in a topic, and that are to be made here.
+fn due_in<'a>(
+    metadata: &'a Metadata,
+    present: &'a Present,
+    topic: &'a Topic,
+    me: NodeId,
+) -> impl Iterator<Item = (&'a Topic, &'a Partition, DuePass)> {
+    let policy = topic.config.compaction().filter(|_| !topic.internal);
+    let partitions: &[Partition] = if policy.is_some() { &topic.partitions } else { &[] };
+    partitions.iter().filter_map(move |partition| {
+        if partition.compaction.candidate.is_some() {
+            return None;
+        }
+        let due = due_pass(metadata, partition, &policy?)?;
+        let chosen = compactor(metadata, present, topic, &partition.segments[..due.segments]);
+        (chosen == Some(me)).then_some((topic, partition, due))
+    })
+}
+
+fn place_of(topic: &Topic, partition: &Partition) -> PartitionPlace {
+    PartitionPlace { topic: topic.id, partition: partition.index }
+}
+
+/// Deletes what earlier passes wrote and the metadata do not know. No pass runs now.
+fn clear_scratch(copies: &Copies, metadata: &Metadata) {
+    let scratch = copies.table().scratch();
+    if metadata.cluster_id.is_none() {
+        return; // nobody knows yet what is listed
+    }
+    for segment in scratch.all() {
+        let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
+        let mut listed = partitions.flat_map(Partition::all_segments);
+        let cleared = if listed.any(|one| one.descriptor.id == segment) {
+            scratch.forget(segment)
+        } else {
+            scratch.delete(segment)
+        };
+        if let Err(error) = cleared {
+            tracing::warn!(%segment, %error, "what a compaction left is still there");
+        }
+    }
+}
+
+/// Gives up the candidates whose compactors do not wait for them any more: earlier processes, and earlier passes of this one.
+async fn abandon_left(copies: &Copies, metadata: &Metadata) {
+    let config = copies.cluster().config();
+    let is_left = |candidate: &Segment| {
+        let compactor = candidate.descriptor.leader;
+        let process = metadata.nodes.get(&compactor.node).map(|node| node.process);
+        process != Some(compactor.process) || compactor.process == config.process
+    };
+    let mut left = Vec::new();
+    for topic in metadata.topics.values() {
+        for partition in &topic.partitions {
+            let candidate = partition.compaction.candidate.as_deref().filter(|found| is_left(found));
+            left.extend(candidate.map(|found| (place_of(topic, partition), found.descriptor.id)));
+        }
+    }
+    for (place, segment) in left {
+        abandon(copies, place, segment).await;
+    }
+}
+
+async fn abandon(copies: &Copies, place: PartitionPlace, segment: walrus_model::SegmentId) {
+    let request = Request::AbandonCompaction { place, segment };
+    if let Err(refusal) = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
+        tracing::info!(%segment, %refusal, "a candidate of a compaction is not given up yet");
+    }
+}
