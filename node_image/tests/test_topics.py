@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from node_process import NodeProcess
+from text_client import say
 from waiting import wait_until
 from walrus_client import Client, FoundOffset, KeptReason, OffsetPlace, OutRecord, SettingEffect, SettingSource, errors
 from walrus_client.admin import AdminClient
@@ -65,7 +66,8 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make, tmp_path: Pat
     started.wait_ready()
     wait_for_settings(started)
     examples = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    shell, python, timing, adding, adding_in_python, deleting, deleting_in_python, by_time, streaming = examples
+    shell, python, timing, adding, adding_in_python, deleting, deleting_in_python, *others = examples
+    compacting, by_time, streaming = others
     printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
     assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
     assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
@@ -78,6 +80,8 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make, tmp_path: Pat
     ]
     cli(started, "topics", "delete", "clicks", "--yes")
     cli(started, "topics", "delete", "readings", "--yes")
+    assert cli(started, *shlex.split(compacting)[1:]) == "profiles: 1 partition\n"
+    cli(started, "topics", "delete", "profiles", "--yes")
     exec(python.replace("127.0.0.1:9090", address(started)), {})
     with Client(address(started)) as client:
         described = client.describe_topic("orders")
@@ -311,6 +315,68 @@ def test_a_short_retention_empties_a_topic_and_until_then_it_says_why_it_is_stil
         assert client.append("t", [b"35"]).base_offset == 35
         client.alter_topic("t", {}, unset=["retention.ms"])
         assert [record.value for record in client.read("t", 0, 35)] == [b"35"]
+
+
+def last_of_each_key(client: Client, topic: str) -> dict[bytes, bytes | None]:
+    return {record.key or b"": record.value for record in client.read(topic)}
+
+
+def is_compacted(client: Client, topic: str) -> bool:
+    """Whether all that is sealed is one segment, which a compaction has joined."""
+    segments = client.segments(topic)[0].segments
+    return len(segments) == 2 and len(segments[0].epochs) > 1
+
+
+def test_a_compacted_topic_keeps_the_last_record_of_each_key_for_whoever_reads(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    config: dict[str, str | int] = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": 0,
+        "walrus.segment.entries": 20,
+    }
+    with Client(address(nodes[1])) as client:
+        client.create_topic("t", config=config)
+        expected: dict[bytes, bytes | None] = {}
+        for number in range(170):
+            key, value = f"k{number * 3 % 7}".encode(), str(number).encode()
+            client.append("t", [OutRecord(value, key=key)])
+            expected[key] = value
+        with pytest.raises(errors.RejectedError, match="record 1 has no key, and topic t is compacted"):
+            client.append("t", [OutRecord(b"x", key=b"k"), OutRecord(b"y")])
+        wait_until("it is compacted", lambda: is_compacted(client, "t"), timeout_s=TIMEOUT_S)
+        assert last_of_each_key(client, "t") == expected
+        sealed, opened = client.segments("t")[0].segments
+        records = [record.offset for record in client.read("t")]
+        assert len([offset for offset in records if offset < sealed.end_offset]) == 7
+        # An offset that is gone is where the next record is, and no damage; the shared cursor passes it over, too.
+        (first, *_) = client.read("t", 0, 1)
+        assert first.offset == records[0]
+        lines = cli(nodes[2], "consume", "t", "--output", "json").splitlines()
+        assert [json.loads(line)["offset"] for line in lines] == records
+        values = [f"OK {(record.value or b'').decode()}" for record in client.read("t")]
+        assert [say(nodes[0], "GET t") for _ in records] == values
+        assert say(nodes[2], "GET t") == "EMPTY"
+        assert say(nodes[2], "PUT t x").startswith("ERR invalid batch: record 0 has no key")
+        assert opened.base_offset == sealed.end_offset
+        # A tombstone is all that is left of its key, and goes when nobody can lack it any more.
+        client.append("t", [OutRecord(None, key=b"k0")])
+        for number in range(30):
+            client.append("t", [OutRecord(str(number).encode(), key=b"k1")])
+        expected |= {b"k0": None, b"k1": b"29"}
+
+        def k0() -> list[bytes | None]:
+            return [record.value for record in client.read("t") if record.key == b"k0"]
+
+        wait_until("the value of a deleted key is gone", lambda: k0() == [None], timeout_s=TIMEOUT_S)
+        assert last_of_each_key(client, "t") == expected
+        client.alter_topic("t", {"delete.retention.ms": 1})
+        wait_until("the deleted key is gone", lambda: k0() == [], timeout_s=TIMEOUT_S)
+    restart(nodes)
+    del expected[b"k0"]
+    for each in nodes:
+        with Client(address(each)) as client:
+            assert last_of_each_key(client, "t") == expected
 
 
 def test_records_have_the_leaders_time_for_all_who_read_and_after_a_failover(node: Make) -> None:

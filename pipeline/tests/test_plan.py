@@ -185,6 +185,26 @@ def test_offsets_that_lie_in_other_segments_than_they_did_are_lost():
     assert replaced(read, there) == [Loss("orders", 0, 150, 300, Cause.CUT_OFF)]
 
 
+def test_offsets_that_a_compaction_put_into_another_segment_are_not_lost():
+    there = partition(100, 50, 30)
+    numbered = enumerate(there.segments, 7)
+    segments = [replace(segment, epochs=((epoch, segment.base_offset),)) for epoch, segment in numbered]
+    before = layout(topic(replace(there, segments=tuple(segments))))
+    read = pieces(splits(before))
+    first, second, last = segments
+    joined = replace(first, uuid="joined", end_offset=150, epochs=((7, 0), (8, 100)))
+    assert replaced(read, layout(topic(replace(there, segments=(joined, last))))) == []
+    later = replace(joined, uuid="later", end_offset=180, epochs=(*joined.epochs, (9, 150)))
+    assert replaced(read, layout(topic(replace(there, segments=(later,))))) == []
+    assert replaced(pieces(splits(layout(topic(replace(there, segments=(later,)))))), before) == []
+    # Others were written from offset 120 on, and compacted with what was left.
+    others = replace(joined, uuid="others", epochs=((7, 0), (8, 100), (11, 120)))
+    assert replaced(read, layout(topic(replace(there, segments=(others, last))))) == [
+        Loss("orders", 0, 100, 180, Cause.CUT_OFF)
+    ]
+    assert replaced(read, layout(topic(replace(there, segments=(first, replace(second, uuid="x"), last))))) == []
+
+
 later_partitions = st.one_of(
     st.none(), st.tuples(st.integers(0, 400), st.integers(0, 400), st.integers(1, 300), st.integers(1, 5))
 )

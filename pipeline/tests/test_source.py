@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from appended import record_of
+from harness.waiting import wait_until
 from pyspark.errors import PySparkException
 from sink import Sink
-from walrus_client import SegmentState
+from walrus_client import OutRecord, SegmentState
 
 
 def dictionaries(rows):
@@ -66,6 +67,55 @@ def test_records_that_producers_compressed_are_read_like_others(topic, append, r
         row["timestamp"] = row["timestamp"].astimezone(UTC)
         row["headers"] = row["headers"] or []
     assert found == [expected_row(topic, 0, offset) for offset in range(1_000)]
+
+
+def compact(client, topic):
+    """Has a topic keep the last record of each key, and waits until that is so; answers its end."""
+    client.alter_topic(topic, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0})
+
+    def is_done():
+        (partition,) = client.segments(topic)
+        return len(partition.segments) == 2 and len(partition.segments[0].epochs) > 1
+
+    wait_until("the topic is compacted", is_done, timeout_s=60)
+    return client.segments(topic)[0].high_watermark
+
+
+def keyed(first, end):
+    return [OutRecord(str(offset).encode(), key=f"key {offset % 5}".encode()) for offset in range(first, end)]
+
+
+def test_a_compacted_topic_is_read_with_its_gaps_and_they_are_no_loss(topic, client, reader, stream):
+    # A query that had planned the segments of before called its offsets lost.
+    for first in range(0, 2_100, 100):
+        client.append(topic, keyed(first, first + 100))
+    going_on, compacted = threading.Event(), threading.Event()
+    found = {}
+
+    def sink(rows, batch_id):
+        found[batch_id] = [row.offset for row in rows.select("offset").collect()]
+        if sum(map(len, found.values())) >= 300:
+            going_on.set()
+            assert compacted.wait(60)
+
+    query = stream(topic, sink, available_now=False, maxOffsetsPerTrigger="300")
+    try:
+        assert going_on.wait(60)
+        compact(client, topic)
+        compacted.set()
+        query.processAllAvailable()
+    finally:
+        compacted.set()
+        query.stop()
+    seen = sorted(offset for offsets in found.values() for offset in offsets)
+    assert len(set(seen)) == len(seen)
+    assert seen[:300] == list(range(300))
+    left = sorted(row.offset for row in reader(topic).select("offset").collect())
+    assert left == [
+        *range(1_995, 2_000),
+        *range(2_000, 2_100),
+    ]  # the segment before the open one has the last of each key
+    assert seen[-len(left) :] == left
 
 
 def test_an_empty_topic_has_no_rows(topic, reader):

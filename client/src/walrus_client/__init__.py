@@ -36,6 +36,7 @@ from walrus_client.errors import (
 from walrus_client.model import (
     Appended,
     BatchPage,
+    EpochStart,
     FoundOffset,
     Header,
     KeptPartition,
@@ -63,6 +64,7 @@ __all__ = [
     "Client",
     "Closed",
     "CorruptionError",
+    "EpochStart",
     "Fenced",
     "Forked",
     "FoundOffset",

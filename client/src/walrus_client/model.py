@@ -199,6 +199,14 @@ class SegmentState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class EpochStart:
+    """Offsets from one on, up to the next epoch's or the segment's end, were written under this epoch."""
+
+    epoch: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A run of offsets `[base_offset, end_offset)`; of an open segment the end is its high watermark."""
 
@@ -211,6 +219,7 @@ class Segment:
     leader: Node | None
     replicas: tuple[Node, ...]
     bytes: int  # size of the batches below end_offset; 0 where no replica could be asked
+    epochs: tuple[EpochStart, ...] = ()  # who wrote its offsets, in order: several where a compaction joined segments
 
     @classmethod
     def parse(cls, message: log_pb2.Segment) -> "Segment":
@@ -224,6 +233,7 @@ class Segment:
             leader=Node.parse(message.leader) if message.HasField("leader") else None,
             replicas=tuple(Node.parse(node) for node in message.replicas),
             bytes=message.bytes,
+            epochs=tuple(EpochStart(start.epoch, start.first_offset) for start in message.epochs),
         )
 
 

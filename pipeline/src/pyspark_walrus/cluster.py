@@ -262,4 +262,5 @@ def _segment_layout(segment: Segment) -> SegmentLayout:
         sealed,
         tuple(dict.fromkeys(node.grpc_address for node in best_first if node.grpc_address)),
         segment.bytes,
+        tuple((start.epoch, start.first_offset) for start in segment.epochs),
     )

@@ -12,6 +12,10 @@ from typing import Final
 RECORD_BYTES_GUESS: Final = 1024
 
 
+# Under which epochs offsets were written, and from which offset on each, in order.
+Epochs = tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class SegmentLayout:
     """One segment: its range, where it can be read, and the bytes of its batches."""
@@ -22,6 +26,7 @@ class SegmentLayout:
     sealed: bool
     addresses: tuple[str, ...]  # host:port of nodes that have it, the best to ask first
     bytes: int = 0  # 0: nobody could say
+    epochs: Epochs = ()
 
     @property
     def records(self) -> int:

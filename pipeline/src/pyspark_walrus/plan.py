@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_walrus.errors import Reason, SourceError
-from pyspark_walrus.layout import Layout, SegmentLayout
+from pyspark_walrus.layout import Epochs, Layout, SegmentLayout
 from pyspark_walrus.losses import Cause, Loss
 from pyspark_walrus.offsets import Offsets, TopicPartition, check_same_topics, partitions
 
@@ -35,6 +35,7 @@ class Piece:
     end: int
     addresses: tuple[str, ...]
     bytes: int  # an estimate
+    epochs: Epochs = ()
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ def unreachable(start: Offsets, layout: Layout) -> list[Loss]:
 def replaced(pieces: Iterable[Piece], layout: Layout) -> list[Loss]:
     """What of the pieces lies in other segments now: the partition had lost its end, and others were appended there.
 
+    A segment that a compaction has put in the place of others holds offsets that were written under the same epochs.
     Offsets at which nothing lies any more are told by `unreachable`.
     """
     losses: dict[TopicPartition, Loss] = {}
@@ -172,13 +174,31 @@ def replaced(pieces: Iterable[Piece], layout: Layout) -> list[Loss]:
         others = [
             max(begin, segment.base_offset)
             for segment in partition.segments
-            if segment.uuid != piece.segment and segment.base_offset < end and begin < segment.end_offset
+            if segment.uuid != piece.segment
+            and segment.base_offset < end
+            and begin < segment.end_offset
+            and not _same_writers(piece, segment, max(begin, segment.base_offset), min(end, segment.end_offset))
         ]
         if key in losses:
             losses[key] = replace(losses[key], end=max(losses[key].end, end))
         elif others and begin < end:
             losses[key] = Loss(*key, min(others), end, Cause.CUT_OFF)
     return [losses[key] for key in sorted(losses)]
+
+
+def _same_writers(piece: Piece, segment: SegmentLayout, start: int, end: int) -> bool:
+    theirs = _writers(segment.epochs, start, end)
+    return bool(theirs) and theirs == _writers(piece.epochs, start, end)
+
+
+def _writers(epochs: Epochs, start: int, end: int) -> list[tuple[int, int]]:
+    """Under which epochs the offsets of `[start, end)` were written, and from where on."""
+    ends = [*(first for _, first in epochs[1:]), end][: len(epochs)]
+    return [
+        (epoch, max(first, start))
+        for (epoch, first), last in zip(epochs, ends, strict=True)
+        if first < end and start < last
+    ]
 
 
 def changed_topics(start: Offsets, end: Offsets) -> set[str]:
@@ -222,7 +242,7 @@ def _pieces(key: TopicPartition, start: int, end: int, layout: Layout) -> list[P
         if first < last:
             size = _share_of_bytes(segment, first, last)
             where = (topic.name, topic.uuid, key[1], segment.uuid)
-            pieces.append(Piece(*where, first, last, segment.addresses, size))
+            pieces.append(Piece(*where, first, last, segment.addresses, size, segment.epochs))
     covered = [start, *(offset for piece in pieces for offset in (piece.start, piece.end)), end]
     if any(left != right for left, right in zip(covered[::2], covered[1::2], strict=True)):
         raise SourceError(

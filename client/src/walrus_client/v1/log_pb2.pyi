@@ -442,7 +442,7 @@ class Partition(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., log_start: _Optional[int] = ..., high_watermark: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("uuid", "number", "epoch", "base_offset", "end_offset", "state", "leader", "replicas", "bytes")
+    __slots__ = ("uuid", "number", "epoch", "base_offset", "end_offset", "state", "leader", "replicas", "bytes", "epochs")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[Segment.State]
@@ -462,6 +462,7 @@ class Segment(_message.Message):
     LEADER_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     number: int
     epoch: int
@@ -471,7 +472,16 @@ class Segment(_message.Message):
     leader: Node
     replicas: _containers.RepeatedCompositeFieldContainer[Node]
     bytes: int
-    def __init__(self, uuid: _Optional[str] = ..., number: _Optional[int] = ..., epoch: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[Segment.State, str]] = ..., leader: _Optional[_Union[Node, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., bytes: _Optional[int] = ...) -> None: ...
+    epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
+    def __init__(self, uuid: _Optional[str] = ..., number: _Optional[int] = ..., epoch: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[Segment.State, str]] = ..., leader: _Optional[_Union[Node, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., bytes: _Optional[int] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ...) -> None: ...
+
+class EpochStart(_message.Message):
+    __slots__ = ("epoch", "first_offset")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    first_offset: int
+    def __init__(self, epoch: _Optional[int] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class Node(_message.Message):
     __slots__ = ("id", "grpc_address", "alive")

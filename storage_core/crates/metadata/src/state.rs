@@ -445,7 +445,8 @@ impl Segment {
     }
 
     /// The epochs of its batches, in order.
-    pub(crate) fn epochs(&self) -> Vec<EpochStart> {
+    #[must_use]
+    pub fn epochs(&self) -> Vec<EpochStart> {
         let own = || {
             let first_offset = self.descriptor.base_offset.unwrap_or(Offset(0));
             vec![EpochStart { epoch: self.descriptor.epoch, first_offset }]

@@ -24,7 +24,7 @@ use crate::node::patience;
 use crate::node::proto::v1::{
     AddPartitionsRequest, AddPartitionsResponse, AlterTopicRequest, AppendRequest, AppendResponse,
     CreateTopicRequest, CreateTopicResponse, DeleteRecordsRequest, DeleteRecordsResponse, DeleteTopicRequest,
-    DeleteTopicResponse, DescribeTopicRequest, DescribeTopicResponse, InitProducerRequest,
+    DeleteTopicResponse, DescribeTopicRequest, DescribeTopicResponse, EpochStart, InitProducerRequest,
     InitProducerResponse, KeptPartition, ListNodesRequest, ListNodesResponse, ListOffsetsRequest,
     ListOffsetsResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse,
     Node, Partition, PartitionStart, ReadRequest, ReadResponse, Segment, Topic, TopicSetting, kept_partition,
@@ -300,7 +300,12 @@ fn segment_message(view: SegmentView) -> Segment {
         leader: Some(node_message(view.leader)),
         replicas: view.replicas.into_iter().map(node_message).collect(),
         bytes: view.bytes,
+        epochs: view.epochs.into_iter().map(epoch_message).collect(),
     }
+}
+
+fn epoch_message(start: walrus_metadata::EpochStart) -> EpochStart {
+    EpochStart { epoch: start.epoch.0, first_offset: start.first_offset.0 }
 }
 
 fn node_message(node: NodeView) -> Node {

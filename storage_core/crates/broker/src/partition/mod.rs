@@ -3,6 +3,7 @@
 pub(crate) mod ack;
 mod follower;
 mod fullness;
+mod keys;
 pub(crate) mod leader;
 pub(crate) mod leaders;
 mod link;
@@ -11,6 +12,7 @@ pub(crate) mod sequencer;
 pub(crate) mod submission;
 pub(crate) mod ticket;
 mod timestamps;
+mod walking;
 mod window;
 
 use std::sync::Arc;

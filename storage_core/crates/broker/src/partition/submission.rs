@@ -11,6 +11,7 @@ use crate::cluster::routing::TopicRoute;
 use crate::node::budget::BATCH_BYTES_MAX;
 use crate::node::error::{Error, Result};
 use crate::partition::Partitions;
+use crate::partition::keys;
 use crate::partition::ticket::Ticket;
 
 impl Partitions {
@@ -24,6 +25,9 @@ impl Partitions {
     ) -> Ticket {
         let placed = check_batch(&bytes).and_then(|batch| {
             check_size(route, &bytes)?;
+            if route.settings.needs_keys {
+                keys::check(&route.path.to_string(), &batch)?;
+            }
             route.partition(partition)?;
             let sequencer = self.sequencer(route, partition)?;
             Ok(sequencer.submit(bytes.clone(), &batch, deadline))

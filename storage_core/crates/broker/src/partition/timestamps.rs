@@ -1,13 +1,10 @@
 //! The timestamps of a batch that comes in: what its records have, and whether its topic takes them at the leader's time.
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use walrus_log::batch::Batch;
 use walrus_metadata::Timestamps;
 
 use crate::node::error::{Error, Result};
-
-/// Limit on the bytes of an uncompressed batch that is looked through without a thought for the thread's other tasks.
-const QUICK_BYTES: usize = 64 << 10;
+use crate::partition::walking::walk;
 
 /// The timestamps of a batch's records, as far as somebody has looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,20 +17,12 @@ pub(crate) enum Times {
     Between(i64, i64),
 }
 
-/// Looks at the timestamps of a batch whose topic bounds them. Opening a compressed batch may take long, so the thread's other
-/// tasks go on elsewhere meanwhile.
+/// Looks at the timestamps of a batch whose topic bounds them.
 ///
 /// `InvalidBatch` if the records cannot be read: nobody could say what times they have.
 pub(crate) fn look(batch: &Batch<'_>) -> Result<Times> {
-    let is_quick = !batch.is_compressed() && batch.bytes().len() <= QUICK_BYTES;
-    let may_block =
-        || Handle::try_current().is_ok_and(|now| now.runtime_flavor() == RuntimeFlavor::MultiThread);
-    let found = if is_quick || !may_block() {
-        batch.timestamps()
-    } else {
-        tokio::task::block_in_place(|| batch.timestamps())
-    };
-    let found = found.map_err(|problem| Error::InvalidBatch { problem: problem.to_string() })?;
+    let found = walk(batch, |batch| batch.timestamps())
+        .map_err(|problem| Error::InvalidBatch { problem: problem.to_string() })?;
     Ok(found.map_or(Times::Free, |span| Times::Between(*span.start(), *span.end())))
 }
 

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_metadata::{
-    Metadata, Node, Partition, PartitionStart, Request, Response, Segment, SegmentState, verdict,
+    CopyState, Metadata, Node, Partition, PartitionStart, Request, Response, Segment, SegmentState, verdict,
 };
-use walrus_model::{NodeId, Offset, SegmentId, TopicId};
+use walrus_model::{NodeId, Offset, ReplicaRef, SegmentId, TopicId};
 
 use crate::cluster::routing::{TopicRoute, base_of};
 use crate::node::error::{Error, Result};
@@ -351,6 +351,7 @@ fn partition_view(
         let descriptor = &segment.descriptor;
         let base_offset = base_of(segment);
         let size = sizes.get(&descriptor.id);
+        let reported = segment.contents.map(|contents| contents.bytes);
         let state = match &segment.state {
             SegmentState::Open => SegmentStateView::Open,
             SegmentState::Sealing(_) => SegmentStateView::Sealing,
@@ -364,8 +365,9 @@ fn partition_view(
             end_offset: end_of(segment, size),
             state,
             leader: node(descriptor.leader.node),
-            replicas: descriptor.replicas.iter().map(|replica| node(replica.node)).collect(),
-            bytes: size.map_or(0, |size| size.bytes),
+            replicas: storing(segment).into_iter().map(&node).collect(),
+            bytes: size.map(|size| size.bytes).or(reported).unwrap_or(0),
+            epochs: segment.epochs(),
         }
     };
     let segments: Vec<SegmentView> = partition.segments.iter().map(segment).collect();
@@ -375,6 +377,17 @@ fn partition_view(
         high_watermark: segments.last().map_or(0, |last| last.end_offset),
         segments,
     }
+}
+
+/// The nodes that store a segment, or will, those with verified copies first.
+fn storing(segment: &Segment) -> Vec<NodeId> {
+    let is_verified = |replica: &ReplicaRef| {
+        let mut copies = segment.copies.iter();
+        copies.any(|copy| copy.replica == *replica && copy.state == CopyState::Verified)
+    };
+    let mut replicas: Vec<ReplicaRef> = segment.stored_on().collect();
+    replicas.sort_by_key(|replica| !is_verified(replica)); // the sort is stable, so the rest stays in order
+    replicas.into_iter().map(|replica| replica.node).collect()
 }
 
 /// A producer's id: the 62 bits of a random uuid that say nothing about its version; bit 62 is for transactions.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use walrus_metadata::{Kept, SettingInForce, Topic};
+use walrus_metadata::{EpochStart, Kept, SettingInForce, Topic};
 use walrus_model::{SegmentId, TopicId};
 
 /// A topic of the catalogue.
@@ -88,10 +88,12 @@ pub struct SegmentView {
     pub state: SegmentStateView,
     /// The node that orders its appends, or did.
     pub leader: NodeView,
-    /// The nodes that its descriptor names as replicas.
+    /// The nodes that store it, or will: its replicas until it is sealed, then those with copies, verified ones first.
     pub replicas: Vec<NodeView>,
     /// Bytes of its batches; 0 where no replica could be asked.
     pub bytes: u64,
+    /// Under which epochs its offsets were written, in order.
+    pub epochs: Vec<EpochStart>,
 }
 
 /// State of a segment.
