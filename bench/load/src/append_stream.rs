@@ -97,7 +97,9 @@ impl Run {
 }
 
 async fn stream(log: &mut LogClient<Channel>, arguments: &Arguments, until: Until) -> Result<Run> {
-    create_topic(log, &arguments.topic).await?;
+    if !arguments.topic_exists {
+        create_topic(log, &arguments.topic).await?;
+    }
     let mut log = connect_to_leader(log, &arguments.topic).await?;
     let mut producer =
         Producer::new(arguments, log.init_producer(InitProducerRequest {}).await?.into_inner())?;
@@ -161,6 +163,7 @@ struct Producer {
     payload: Payload,
     builder: BatchBuilder,
     batch_records: usize,
+    keys: Option<u64>,
     next_record: u64,
     timestamp_ms: i64,
 }
@@ -175,6 +178,7 @@ impl Producer {
             payload: Payload::with_pool(arguments.record_bytes, arguments.batch_records),
             builder: BatchBuilder::new(),
             batch_records: arguments.batch_records,
+            keys: arguments.keys,
             next_record: 0,
             timestamp_ms: i64::try_from(now.as_millis())?,
         })
@@ -183,8 +187,9 @@ impl Producer {
     fn next_batch(&mut self) -> Result<AppendRequest> {
         let base_sequence = i32::try_from(self.next_record % (1 << 31))?;
         self.builder.producer(ProducerRef { id: self.id, epoch: self.epoch, base_sequence });
-        for record in self.payload.batch(self.next_record) {
-            self.builder.push(None, Some(record), self.timestamp_ms, &[]);
+        for (number, record) in (self.next_record..).zip(self.payload.batch(self.next_record)) {
+            let key = self.keys.map(|keys| (number % keys).to_be_bytes());
+            self.builder.push(key.as_ref().map(|key| &key[..]), Some(record), self.timestamp_ms, &[]);
         }
         self.next_record += self.batch_records as u64;
         let mut batch = Vec::with_capacity(self.builder.size_bytes());

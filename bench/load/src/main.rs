@@ -35,6 +35,12 @@ struct Arguments {
     seconds: f64,
     #[arg(long, default_value_t = 1024)]
     record_bytes: usize,
+    /// The topic is there already, and empty; else it is made.
+    #[arg(long)]
+    topic_exists: bool,
+    /// How many keys the records have, in turn; without it they have none.
+    #[arg(long)]
+    keys: Option<u64>,
     /// How many records `fill` appends.
     #[arg(long)]
     records: Option<u64>,

@@ -59,9 +59,9 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
                 cluster.idle_brokers,
             )
         case Suite.TOPICS:
-            from walrus_bench.suites import topics
+            from walrus_bench.suites import policies, topics
 
-            return (topics.ten_thousand,)
+            return (topics.ten_thousand, policies.policies)
         case Suite.SPARK:
             from walrus_bench.suites import spark
 

@@ -132,7 +132,8 @@ class KeptPartition:
     """What a partition still has: from `log_start` on it can be read; `sealed_bytes` are those of its sealed segments.
 
     `reason` tells why its oldest segment stays (None: a reason that only newer clients know); with `AGE`, `until_ms` is
-    when it goes, milliseconds since the epoch.
+    when it goes, milliseconds since the epoch. Compactions have looked at all records below `compacted_to` (None: the
+    topic is not compacted).
     """
 
     partition: int
@@ -141,6 +142,7 @@ class KeptPartition:
     sealed_bytes: int
     reason: KeptReason | None
     until_ms: int | None
+    compacted_to: int | None = None
 
     @classmethod
     def parse(cls, message: log_pb2.KeptPartition) -> "KeptPartition":
@@ -151,6 +153,7 @@ class KeptPartition:
             sealed_bytes=message.sealed_bytes,
             reason=_REASONS.get(message.reason),
             until_ms=message.until_ms if message.HasField("until_ms") else None,
+            compacted_to=message.compacted_to if message.HasField("compacted_to") else None,
         )
 
 

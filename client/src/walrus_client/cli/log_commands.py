@@ -325,10 +325,17 @@ def _print_description(described: TopicDescription, output: Output, *, everythin
         for setting in described.settings
         if everything or setting.effect is not SettingEffect.NEVER or setting.source is SettingSource.TOPIC
     ]
+    is_compacted = any(kept.compacted_to is not None for kept in described.partitions)
     print_table(
-        ("partition", "first offset", "sealed segments", "size", "why the oldest stays"),
         (
-            (kept.partition, kept.log_start, kept.sealed_segments, size_text(kept.sealed_bytes), _reason(kept))
+            *("partition", "first offset", "sealed segments", "size", "why the oldest stays"),
+            *(["compacted to"] if is_compacted else []),
+        ),
+        (
+            (
+                *(kept.partition, kept.log_start, kept.sealed_segments, size_text(kept.sealed_bytes), _reason(kept)),
+                *([kept.compacted_to] if is_compacted else []),
+            )
             for kept in described.partitions
         ),
     )

@@ -86,7 +86,7 @@ class DescribeTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., version: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[KeptPartition, _Mapping]]] = ...) -> None: ...
 
 class KeptPartition(_message.Message):
-    __slots__ = ("partition", "log_start", "sealed_segments", "sealed_bytes", "reason", "until_ms")
+    __slots__ = ("partition", "log_start", "sealed_segments", "sealed_bytes", "reason", "until_ms", "compacted_to")
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         REASON_UNSPECIFIED: _ClassVar[KeptPartition.Reason]
@@ -111,13 +111,15 @@ class KeptPartition(_message.Message):
     SEALED_BYTES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPACTED_TO_FIELD_NUMBER: _ClassVar[int]
     partition: int
     log_start: int
     sealed_segments: int
     sealed_bytes: int
     reason: KeptPartition.Reason
     until_ms: int
-    def __init__(self, partition: _Optional[int] = ..., log_start: _Optional[int] = ..., sealed_segments: _Optional[int] = ..., sealed_bytes: _Optional[int] = ..., reason: _Optional[_Union[KeptPartition.Reason, str]] = ..., until_ms: _Optional[int] = ...) -> None: ...
+    compacted_to: int
+    def __init__(self, partition: _Optional[int] = ..., log_start: _Optional[int] = ..., sealed_segments: _Optional[int] = ..., sealed_bytes: _Optional[int] = ..., reason: _Optional[_Union[KeptPartition.Reason, str]] = ..., until_ms: _Optional[int] = ..., compacted_to: _Optional[int] = ...) -> None: ...
 
 class TopicSetting(_message.Message):
     __slots__ = ("name", "value", "source", "effect", "what")

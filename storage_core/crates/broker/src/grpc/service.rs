@@ -228,7 +228,7 @@ fn description_message(described: TopicDescription) -> DescribeTopicResponse {
 }
 
 fn kept_message(view: KeptView) -> KeptPartition {
-    let KeptView { partition, log_start, sealed_segments, sealed_bytes, kept } = view;
+    let KeptView { partition, log_start, sealed_segments, sealed_bytes, kept, compacted_to } = view;
     let mut until = None;
     let reason = match kept {
         Kept::Open => kept_partition::Reason::Open,
@@ -249,6 +249,7 @@ fn kept_message(view: KeptView) -> KeptPartition {
         sealed_bytes,
         reason: reason.into(),
         until_ms: until,
+        compacted_to,
     }
 }
 

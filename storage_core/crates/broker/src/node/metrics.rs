@@ -120,6 +120,7 @@ pub struct Metrics {
     /// Damaged ranges that were mended from other copies.
     pub(crate) mended_ranges: Counter,
     pub(crate) compactions: Counter,
+    pub(crate) compaction_seconds: Histogram,
     pub(crate) compacted_bytes: Counter,
     pub(crate) compacted_records_gone: Counter,
     /// Logs that metadata does not list, kept.
@@ -170,6 +171,7 @@ impl Metrics {
             damaged_ranges: Counter::default(),
             mended_ranges: Counter::default(),
             compactions: Counter::default(),
+            compaction_seconds: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
             compacted_bytes: Counter::default(),
             compacted_records_gone: Counter::default(),
             unlisted_logs: Gauge::default(),
@@ -264,6 +266,8 @@ impl Metrics {
         registry.register("walrus_mended_ranges", help, m.mended_ranges.clone());
         let help = "Passes of compaction over partitions that this node made";
         registry.register("walrus_compactions", help, m.compactions.clone());
+        let help = "Time of a pass of compaction, until all that it wrote has its place";
+        registry.register_with_unit("walrus_compaction", help, Unit::Seconds, m.compaction_seconds.clone());
         let help = "Bytes that passes of compaction read here to write them again";
         registry.register_with_unit("walrus_compacted", help, Unit::Bytes, m.compacted_bytes.clone());
         let help =

@@ -339,6 +339,7 @@ fn kept_view(metadata: &Metadata, route: &TopicRoute, partition: &Partition) -> 
         sealed_segments: sealed.clone().count() as u64,
         sealed_bytes: sealed.filter_map(|segment| segment.contents).map(|contents| contents.bytes).sum(),
         kept: verdict(metadata, partition, &route.retention).kept,
+        compacted_to: route.settings.needs_keys.then_some(partition.compaction.cleaned_to.0),
     }
 }
 

@@ -56,6 +56,8 @@ pub struct KeptView {
     pub sealed_bytes: u64,
     /// Why the oldest segment stays.
     pub kept: Kept,
+    /// Compactions have looked at all records below; `None` where the topic is not compacted.
+    pub compacted_to: Option<u64>,
 }
 
 /// A partition with all its segments.

@@ -1,6 +1,7 @@
 //! Compaction of the partitions whose topics keep the last record of each key. One pass is made at a time, of the partition here
 //! that has most to gain; `walrus_metadata` says which passes are due and who makes them.
 
+mod courtesy;
 mod pass;
 mod rewriting;
 mod source;
@@ -8,7 +9,7 @@ mod summary;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use walrus_metadata::{
@@ -39,9 +40,9 @@ pub(crate) async fn keep_compacting(partitions: Arc<Partitions>) {
             }
             continue;
         };
-        let place = pass.place;
+        let (place, began) = (pass.place, Instant::now());
         match run(&copies, pass).await {
-            Ok(summary) => tell(&copies, place, &summary),
+            Ok(summary) => tell(&copies, place, &summary, began.elapsed()),
             Err(error) => {
                 tracing::info!(topic = %place.topic.0, partition = place.partition, %error, "a compaction ends early");
                 failed.insert(place, Instant::now());
@@ -78,9 +79,10 @@ fn give_way() {
     }
 }
 
-fn tell(copies: &Copies, place: PartitionPlace, summary: &PassSummary) {
+fn tell(copies: &Copies, place: PartitionPlace, summary: &PassSummary, took: Duration) {
     let metrics = copies.cluster().metrics();
     metrics.compactions.inc();
+    metrics.compaction_seconds.observe(took.as_secs_f64());
     metrics.compacted_bytes.inc_by(summary.bytes_read);
     metrics.compacted_records_gone.inc_by(summary.records_gone);
     tracing::info!(
@@ -91,6 +93,7 @@ fn tell(copies: &Copies, place: PartitionPlace, summary: &PassSummary) {
         segments_after = summary.segments_after,
         read_bytes = summary.bytes_read,
         gone = summary.records_gone,
+        seconds = took.as_secs_f64(),
         kept = summary.records_kept,
         "a partition is compacted"
     );

@@ -8,7 +8,7 @@ use walrus_metadata::{BATCH_BYTES_MAX, PartitionPlace, PassEnd, Request, Segment
 use walrus_model::Offset;
 
 use super::rewriting::Rewriting;
-use super::source::{Next, each_batch};
+use super::source::{Next, Source};
 use super::summary::PassSummary;
 use crate::copies::Copies;
 use crate::node::error::Result;
@@ -47,8 +47,9 @@ impl Pass {
     /// Makes the pass, and tells the metadata how far it came. Blocks the calling thread; ends early when the node stops. What was
     /// replaced before an error stays replaced.
     pub(super) fn run(&self, copies: &Arc<Copies>) -> Result<PassSummary> {
+        let source = Source::new(copies);
         let mut keys = KeyMap::with_memory(self.keys_bytes());
-        let NotedPart { cleaned_to, first_left_out } = self.note_keys(copies, &mut keys)?;
+        let NotedPart { cleaned_to, first_left_out } = self.note_keys(&source, &mut keys)?;
         let is_covered =
             |segment: &&Segment| segment.descriptor.base_offset.is_some_and(|base| base < cleaned_to);
         let covered = self.segments.iter().take_while(is_covered).count();
@@ -76,7 +77,8 @@ impl Pass {
                     .min(self.tombstones_below),
                 batch_bytes_max: usize::try_from(BATCH_BYTES_MAX).unwrap_or(usize::MAX),
             };
-            let rewriting = Rewriting { copies, place: self.place, run: &segments[run], keys: &keys, rules };
+            let rewriting =
+                Rewriting { source: &source, place: self.place, run: &segments[run], keys: &keys, rules };
             rewriting.run(&mut summary)?;
         }
         if looked_at < covered {
@@ -98,14 +100,14 @@ impl Pass {
     }
 
     /// Notes the keys of the new part, up to the end of the segments or until the map is full.
-    fn note_keys(&self, copies: &Arc<Copies>, keys: &mut KeyMap) -> Result<NotedPart> {
+    fn note_keys(&self, source: &Source, keys: &mut KeyMap) -> Result<NotedPart> {
         let from = self.cleaned_to.max(self.start);
         let (mut is_cleared, mut first_left_out) = (false, None);
         let is_new = |segment: &&Segment| end_of(std::slice::from_ref(*segment)) > from;
         for segment in self.segments.iter().filter(is_new) {
             let mut full_at = None;
             let begin = segment.descriptor.base_offset.unwrap_or(from).max(from);
-            each_batch(copies, segment, begin, |batch| {
+            source.each_batch(segment, begin, |batch| {
                 let base = Offset(batch.base_offset());
                 if !std::mem::replace(&mut is_cleared, true) {
                     keys.clear(base);

@@ -1,7 +1,6 @@
 //! Neighbouring segments are written again as one: into a log that nobody knows, which is offered to the metadata when it is whole
 //! and durable. Others make copies of it, and with a quorum of them it takes its place.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use uuid::Uuid;
@@ -13,9 +12,9 @@ use walrus_metadata::{
 };
 use walrus_model::{Digest, LeaderRef, NodeId, Offset, SegmentId};
 
-use super::source::{Next, each_batch};
+use super::source::{Next, Source};
 use super::summary::{PassSummary, Stay};
-use crate::copies::{Copies, codec, sealing};
+use crate::copies::{codec, sealing};
 use crate::node::error::{Error, Result};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
@@ -25,7 +24,7 @@ const COMMIT_BYTES: u64 = 8 << 20;
 
 /// One run of segments that are to be written again.
 pub(super) struct Rewriting<'a> {
-    pub(super) copies: &'a Arc<Copies>,
+    pub(super) source: &'a Source,
     pub(super) place: PartitionPlace,
     pub(super) run: &'a [Segment],
     pub(super) keys: &'a KeyMap,
@@ -65,7 +64,7 @@ impl Rewriting<'_> {
         let base = segment.descriptor.base_offset.unwrap_or(Offset(0));
         let mut sieve = Sieve::new(self.keys, base, self.rules);
         let mut out = Vec::new();
-        each_batch(self.copies, segment, base, |batch| {
+        self.source.each_batch(segment, base, |batch| {
             sieve.batch(batch, &mut out);
             out.clear();
             Ok(if sieve.sieved().records_gone > 0 { Next::Nothing } else { Next::Batch })
@@ -78,17 +77,23 @@ impl Rewriting<'_> {
         let unlike = || Error::Internal { message: format!("segments of {id} cannot be replaced") };
         let described = |digest| replacement(self.run, id, self.compactor(), digest).ok_or_else(unlike);
         let Replacement { descriptor, value, compacted } = described(Digest::default())?;
-        let log = self.copies.tasks().runtime().block_on(self.copies.make_scratch(&descriptor))?;
-        let failed = |error| self.copies.bucket().error(log.name(), error);
-        sealing::tell_epochs(self.copies, &log, &compacted)?;
+        let log = self
+            .source
+            .copies()
+            .tasks()
+            .runtime()
+            .block_on(self.source.copies().make_scratch(&descriptor))?;
+        let failed = |error| self.source.copies().bucket().error(log.name(), error);
+        sealing::tell_epochs(self.source.copies(), &log, &compacted)?;
         let base = descriptor.base_offset.unwrap_or(Offset(0));
         let mut sieve = Sieve::new(self.keys, base, self.rules);
         let (mut out, mut unsynced) = (Vec::new(), 0);
         for segment in self.run {
             let from = segment.descriptor.base_offset.unwrap_or(base);
-            each_batch(self.copies, segment, from, |batch| {
+            self.source.each_batch(segment, from, |batch| {
                 sieve.batch(batch, &mut out);
                 unsynced += out.len() as u64;
+                self.source.note_written(out.len() as u64);
                 append_all(&log, &mut out).map_err(failed)?;
                 if unsynced >= COMMIT_BYTES {
                     log.commit().map_err(failed)?;
@@ -108,14 +113,14 @@ impl Rewriting<'_> {
     /// Offers a candidate, and waits until it has its place.
     fn offer(&self, offer: CompactionOffer) -> Result<()> {
         let id = offer.segment;
-        let runtime = self.copies.tasks().runtime();
+        let runtime = self.source.copies().tasks().runtime();
         let request = Request::OfferCompaction { place: self.place, offer };
-        let asked = self.copies.cluster().control().ask(&request, patience::METADATA_ANSWER);
+        let asked = self.source.copies().cluster().control().ask(&request, patience::METADATA_ANSWER);
         if let Err(error) = runtime.block_on(asked) {
             // Whether it is listed after all shows when the next pass begins, and the log goes then if it is not.
             return Err(Obstacle::RequestFailed { error: Box::new(error) }.into());
         }
-        let shutdown = self.copies.tasks().shutdown();
+        let shutdown = self.source.copies().tasks().shutdown();
         let verdict = runtime.block_on(shutdown.run_until_cancelled(self.await_place(id)));
         match verdict {
             Some(true) => self.forget_scratch(id),
@@ -129,11 +134,11 @@ impl Rewriting<'_> {
     /// Waits until a candidate has its place (true), was given up, or has waited for too long.
     async fn await_place(&self, id: SegmentId) -> bool {
         let until = Instant::now() + patience::CANDIDATE_VERIFIED;
-        let mut versions = self.copies.cluster().watch_metadata();
+        let mut versions = self.source.copies().cluster().watch_metadata();
         let mut was_listed = false;
         while Instant::now() < until {
             versions.mark_unchanged();
-            let metadata = self.copies.cluster().routing().metadata.clone();
+            let metadata = self.source.copies().cluster().routing().metadata.clone();
             let topic = metadata.topics.get(&self.place.topic);
             let Some(partition) = topic.and_then(|topic| topic.partitions.get(self.place.partition as usize))
             else {
@@ -153,27 +158,32 @@ impl Rewriting<'_> {
     }
 
     fn forget_scratch(&self, id: SegmentId) -> Result<()> {
-        let failed = |error| self.copies.bucket().error("the note of a log", error);
-        self.copies.table().scratch().forget(id).map_err(failed)
+        let failed = |error| self.source.copies().bucket().error("the note of a log", error);
+        self.source.copies().table().scratch().forget(id).map_err(failed)
     }
 
     fn delete(&self, id: SegmentId) {
-        if let Err(error) = self.copies.table().scratch().delete(id) {
+        if let Err(error) = self.source.copies().table().scratch().delete(id) {
             tracing::warn!(segment = %id, %error, "what a compaction wrote in vain is still there");
         }
     }
 
     fn compactor(&self) -> LeaderRef {
-        let config = self.copies.cluster().config();
+        let config = self.source.copies().cluster().config();
         LeaderRef { node: NodeId(config.node_id), process: config.process }
     }
 
     /// The disks that are to have copies of the new segment; an error where too few nodes are there.
     fn disks(&self) -> Result<Vec<walrus_model::ReplicaRef>> {
-        let metadata = self.copies.cluster().routing().metadata.clone();
-        let present = self.copies.cluster().answering(&metadata);
-        let disks =
-            disks_for_replacement(&metadata, &present, self.place, self.run, self.copies.table().replica());
+        let metadata = self.source.copies().cluster().routing().metadata.clone();
+        let present = self.source.copies().cluster().answering(&metadata);
+        let disks = disks_for_replacement(
+            &metadata,
+            &present,
+            self.place,
+            self.run,
+            self.source.copies().table().replica(),
+        );
         let needed = self.run.iter().map(|segment| segment.descriptor.write_quorum).max().unwrap_or(1);
         if disks.len() < needed as usize {
             return Err(Obstacle::TooFewForCopies { there: disks.len(), needed }.into());
