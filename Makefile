@@ -85,7 +85,7 @@ fmt: setup ## Formats the code
 	uv run --frozen --no-sync ruff format .
 	uv run --frozen --no-sync ruff check --fix-only .
 
-bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|sizes|cluster|topics|spark
+bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|sizes|cluster|topics|scale|spark
 	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
 
 chaos: ## Faults on a cluster of real nodes, as root: make chaos DURATION=60 SEED=1 (without SEED: new ones), SCENARIO=kills

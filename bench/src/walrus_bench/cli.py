@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from walrus_bench import cpu, machine, plot, report, tables
+from walrus_bench import cpu, curves, machine, plot, report, tables
 from walrus_bench.limits import limit_rows
 from walrus_bench.programs import BENCH_DIR, REPOSITORY
 from walrus_bench.sampling import Gate, InvalidRunError, Series, rounds_of, take_rounds
@@ -32,6 +32,7 @@ class Suite(StrEnum):
     SIZES = "sizes"
     CLUSTER = "cluster"
     TOPICS = "topics"
+    SCALE = "scale"
     SPARK = "spark"
 
 
@@ -62,6 +63,10 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
             from walrus_bench.suites import policies, topics
 
             return (topics.ten_thousand, policies.policies)
+        case Suite.SCALE:
+            from walrus_bench.suites import scale
+
+            return scale.points()
         case Suite.SPARK:
             from walrus_bench.suites import spark
 
@@ -121,7 +126,13 @@ def run(
         rows=report.rows(all_series),
     )
     result.write(results / f"{suite.value}.json")
-    plot.draw(result, results / f"{suite.value}.png")
+    picture = results / f"{suite.value}.png"
+    if suite is Suite.SCALE:
+        grown = curves.curves_of(result)
+        curves.draw(grown, picture)
+        curves.show(grown, console)
+        return
+    plot.draw(result, picture)
     tables.show(result, console)
 
 

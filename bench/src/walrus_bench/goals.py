@@ -69,6 +69,15 @@ def durable_logs(logs: int, record_bytes: int) -> str:
     return f"durable_{logs}_logs_{record_bytes}b"
 
 
+# What is measured as a cluster grows, and its unit.
+SCALE_FIGURES: Mapping[str, str] = {
+    "idle": "% of a core",
+    "memory": "MB",
+    "commands": "1/s",
+    "failover": "s",
+    "start": "s",
+}
+
 GOALS: Mapping[str, Goal] = {
     "durable_1_caller": Goal("records/s", "durable_4k", Measure.RATIO, Better.HIGHER, 0.95),
     "durable_8_topics": Goal("records/s", "group_commit_8", Measure.RATIO, Better.HIGHER, 1.0),
@@ -107,6 +116,14 @@ GOALS: Mapping[str, Goal] = {
     "compaction_memory": Goal("MiB", None, Measure.VALUE, Better.LOWER, 64),
     "append_beside_compaction": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.8),
     "retention_10gb_s": Goal("s", None, Measure.VALUE, Better.LOWER, 5),
+    **{
+        f"scale_{axis}_{figure}": Goal(unit, None, Measure.VALUE, Better.LOWER, None)
+        for axis in ("nodes", "partitions")
+        for figure, unit in SCALE_FIGURES.items()
+    },
+    "scale_rolls_a_second": Goal("1/s", None, Measure.VALUE, Better.HIGHER, None),
+    "scale_connections_kb_each": Goal("kB", None, Measure.VALUE, Better.LOWER, None),
+    "scale_connections_idle": Goal("% of a core", None, Measure.VALUE, Better.LOWER, None),
     "spark_source": Goal("MB/s", "spark_ready", Measure.VALUE, Better.HIGHER, 300, ratio_bound=0.6),
     "spark_source_small": Goal("rows/s", "spark_ready_small", Measure.VALUE, Better.HIGHER, 600_000),
     "spark_open_over_sealed": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.9),

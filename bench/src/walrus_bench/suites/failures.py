@@ -51,7 +51,7 @@ class _Gaps:
 
     def _gap(self) -> float:
         """From the harm to the first acknowledgement of a record that was sent after it."""
-        victim = self._leader()
+        victim = leader_of(self.cluster, self.topic)
         others = [node for node in self.cluster.nodes if node.name != victim.name]
         bootstrap = ",".join(f"{brokers.LOOPBACK}:{node.ports.grpc}" for node in (victim, *others))
         with _appending(bootstrap, self.topic) as appended:
@@ -63,18 +63,19 @@ class _Gaps:
         self.cluster.start()
         return gap
 
-    def _leader(self) -> NodeState:
-        """The leader of the open segment, once there is one that runs."""
-        deadline = time.monotonic() + RECOVERY_TIMEOUT_S
-        while time.monotonic() < deadline:
-            with Client(self.cluster.bootstrap) as client:
-                client.append(self.topic, [b"who leads?"])
-                leader = client.segments(self.topic)[0].segments[-1].leader
-            for node in self.cluster.nodes:
-                if leader is not None and node.node_id == leader.id and node.is_running():
-                    return node
-            time.sleep(0.1)
-        raise InvalidRunError(f"{self.topic} has no leader")
+
+def leader_of(cluster: DevCluster, topic: str) -> NodeState:
+    """The leader of the open segment of a topic's first partition, once there is one that runs."""
+    deadline = time.monotonic() + RECOVERY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with Client(cluster.bootstrap) as client:
+            client.append(topic, [b"who leads?"], partition=0)
+            leader = client.segments(topic)[0].segments[-1].leader
+        for node in cluster.nodes:
+            if leader is not None and node.node_id == leader.id and node.is_running():
+                return node
+        time.sleep(0.1)
+    raise InvalidRunError(f"{topic} has no leader")
 
 
 def _kill(cluster: DevCluster, victim: NodeState) -> None:

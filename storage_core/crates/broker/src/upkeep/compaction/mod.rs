@@ -8,7 +8,7 @@ mod source;
 mod summary;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -29,6 +29,7 @@ pub(crate) async fn keep_compacting(partitions: Arc<Partitions>) {
     let copies = partitions.copies().clone();
     let shutdown = copies.tasks().shutdown().clone();
     let mut failed: HashMap<PartitionPlace, Instant> = HashMap::new();
+    let mut worker = None;
     while !shutdown.is_cancelled() {
         failed.retain(|_, at| at.elapsed() < patience::COMPACTION_RETRY);
         let metadata = copies.cluster().routing().metadata.clone();
@@ -41,7 +42,7 @@ pub(crate) async fn keep_compacting(partitions: Arc<Partitions>) {
             continue;
         };
         let (place, began) = (pass.place, Instant::now());
-        match run(&copies, pass).await {
+        match make(&mut worker, &copies, pass).await {
             Ok(summary) => tell(&copies, place, &summary, began.elapsed()),
             Err(error) => {
                 tracing::info!(topic = %place.topic.0, partition = place.partition, %error, "a compaction ends early");
@@ -51,22 +52,52 @@ pub(crate) async fn keep_compacting(partitions: Arc<Partitions>) {
     }
 }
 
-/// Makes a pass on a thread of its own, which gives way to all that clients wait for.
-async fn run(copies: &Arc<Copies>, pass: Pass) -> Result<PassSummary> {
-    let (sender, ended) = oneshot::channel();
-    let copies = copies.clone();
-    let work = move || {
-        give_way();
-        drop(sender.send(pass.run(&copies))); // whoever waits for it may be gone
+/// Makes a pass. The thread for it is started with the first one, and anew where it is gone.
+async fn make(worker: &mut Option<Worker>, copies: &Arc<Copies>, pass: Pass) -> Result<PassSummary> {
+    let running = match worker.take() {
+        Some(running) => running,
+        None => Worker::start(copies)?,
     };
-    let internal = |problem: &dyn std::fmt::Display| Error::Internal {
-        message: format!("the thread of a compaction: {problem}"),
-    };
-    std::thread::Builder::new()
-        .name("walrus-compact".to_owned())
-        .spawn(work)
-        .map_err(|problem| internal(&problem))?;
-    ended.await.map_err(|problem| internal(&problem))?
+    let made = running.run(pass).await;
+    if !matches!(made, Err(Error::Internal { .. })) {
+        *worker = Some(running);
+    }
+    made
+}
+
+/// A pass that is to be made, and who waits for it.
+type Job = (Pass, oneshot::Sender<Result<PassSummary>>);
+
+/// The thread on which passes are made, one after the other. It is one for all of them: what the allocator keeps for a thread that has
+/// ended is kept once more for the next.
+struct Worker {
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Worker {
+    /// Starts the thread. It gives way to all that clients wait for, and ends with this handle.
+    fn start(copies: &Arc<Copies>) -> Result<Self> {
+        let (jobs, waiting) = mpsc::channel::<Job>();
+        let copies = copies.clone();
+        let work = move || {
+            give_way();
+            for (pass, sender) in waiting {
+                drop(sender.send(pass.run(&copies))); // whoever waits for it may be gone
+            }
+        };
+        let thread = std::thread::Builder::new().name("walrus-compact".to_owned()).spawn(work);
+        thread.map(|_| Self { jobs }).map_err(|problem| no_thread(&problem))
+    }
+
+    async fn run(&self, pass: Pass) -> Result<PassSummary> {
+        let (sender, ended) = oneshot::channel();
+        self.jobs.send((pass, sender)).map_err(|problem| no_thread(&problem))?;
+        ended.await.map_err(|problem| no_thread(&problem))?
+    }
+}
+
+fn no_thread(problem: &dyn std::fmt::Display) -> Error {
+    Error::Internal { message: format!("the thread of compactions: {problem}") }
 }
 
 /// How much a compaction gives way to the other threads of the machine, in steps of `nice`.
