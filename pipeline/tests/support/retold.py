@@ -208,6 +208,9 @@ def overwritten(start: int, partition: int = 0) -> Change:
         another = log_pb2.Segment()
         another.CopyFrom(found.segments[-1])
         another.uuid = "33333333-3333-4333-8333-333333333333"
+        another.epoch += 1
+        del another.epochs[:]
+        another.epochs.add(epoch=another.epoch, first_offset=start)
         another.base_offset, another.end_offset = start, end
         found.segments.append(another)
         found.high_watermark = end

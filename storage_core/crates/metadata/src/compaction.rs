@@ -73,8 +73,10 @@ pub struct CompactionOffer {
 }
 
 /// How far a pass came, which looked at everything from the partition's beginning on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassEnd {
+    /// The segments that begin below `cleaned_to` when it ends. A state that lists others there has forgotten what the pass did.
+    pub segments: Vec<SegmentId>,
     /// Everything below was looked at, and all that was written again has its place.
     pub cleaned_to: Offset,
     /// Tombstones below are gone.

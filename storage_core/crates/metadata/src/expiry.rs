@@ -44,7 +44,7 @@ pub fn verdict(metadata: &Metadata, partition: &Partition, retention: &Retention
     let now_ms = metadata.reached_ms();
     let mut bytes_left: u64 = partition.segments.iter().filter_map(bytes_of).fold(0, u64::saturating_add);
     for (place, segment) in partition.segments.iter().enumerate() {
-        let number = segment.descriptor.number;
+        let number = segment.first_number();
         let stays = |kept| Verdict { below_number: number, kept };
         let (SegmentState::Sealed(value), Some(next)) = (&segment.state, partition.segments.get(place + 1))
         else {
@@ -56,7 +56,7 @@ pub fn verdict(metadata: &Metadata, partition: &Partition, retention: &Retention
             return stays(kept);
         }
         let is_last = place + 2 == partition.segments.len();
-        if is_last && !metadata.has_begun(next) {
+        if is_last && !metadata.is_on_quorum(next) {
             return stays(Kept::Successor);
         }
         bytes_left = bytes_left.saturating_sub(bytes_of(segment).unwrap_or(0));

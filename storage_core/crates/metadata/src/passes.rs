@@ -114,10 +114,11 @@ fn ready_segments(
     let is_ready = |(segment, next): &(&Segment, &Segment)| {
         let Some(contents) = segment.contents else { return false };
         let newest_ms = contents.newest_ms.and_then(|newest| u64::try_from(newest).ok());
-        let is_old = newest_ms.unwrap_or(next.opened_at_ms).saturating_add(policy.lag_min_ms) <= now_ms;
+        // No record is younger than the end of its segment, whatever its producer's clock said.
+        let newest_ms = newest_ms.map_or(next.opened_at_ms, |newest| newest.min(next.opened_at_ms));
+        let is_old = policy.lag_min_ms == 0 || newest_ms.saturating_add(policy.lag_min_ms) <= now_ms;
         // The one behind it knows what producers have written, so nobody asks this one again.
-        let is_followed = matches!(next.state, SegmentState::Sealed(_)) || metadata.has_begun(next);
-        matches!(segment.state, SegmentState::Sealed(_)) && is_old && is_followed
+        matches!(segment.state, SegmentState::Sealed(_)) && is_old && metadata.is_on_quorum(next)
     };
     partition.segments.iter().zip(partition.segments.iter().skip(1)).take_while(is_ready).count()
 }

@@ -286,9 +286,14 @@ impl Partition {
     }
 
     /// Drops the segments below a number, all of which are sealed. A candidate that was to take the place of one of them is given
-    /// up.
+    /// up. What took the place of several stays whole, and none of these counts as trimmed: their records live on in it.
     pub(crate) fn drop_below(&mut self, number: u64, version: u64) {
         self.segments.retain(|segment| segment.descriptor.number >= number);
+        let number = self
+            .segments
+            .first()
+            .map_or(number, |first| number.min(first.first_number()))
+            .max(self.trimmed_below);
         if self.compaction.candidate.as_ref().is_some_and(|candidate| candidate.first_number() < number) {
             self.compaction.abandon(version);
         }
@@ -390,11 +395,16 @@ impl Metadata {
         })
     }
 
-    /// Whether a quorum of disks has the log of an unsealed segment, with what was known of producers at its base. A disk that is
-    /// gone has begun nothing, whatever it said before.
-    pub(crate) fn has_begun(&self, segment: &Segment) -> bool {
-        let begun = segment.begun.iter().filter(|replica| self.is_here(**replica)).count();
-        begun >= segment.descriptor.write_quorum as usize
+    /// Whether a quorum of disks has the log of a segment, with what was known of producers at its base: then nobody asks the segment
+    /// before it any more. A disk that is gone has nothing, whatever it said before.
+    pub(crate) fn is_on_quorum(&self, segment: &Segment) -> bool {
+        let is_verified =
+            |copy: &&SegmentCopy| copy.state == CopyState::Verified && self.is_here(copy.replica);
+        let disks = match segment.state {
+            SegmentState::Sealed(_) => segment.copies.iter().filter(is_verified).count(),
+            _ => segment.begun.iter().filter(|replica| self.is_here(**replica)).count(),
+        };
+        disks >= segment.descriptor.write_quorum as usize
     }
 
     /// Whether the replica's node is a member and still has that disk.

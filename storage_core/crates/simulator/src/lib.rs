@@ -8,4 +8,5 @@ pub mod record;
 pub mod scenario;
 pub mod simulation;
 pub mod suite;
+mod visited;
 pub mod world;

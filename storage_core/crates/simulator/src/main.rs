@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "seeded-bugs")]
 use walrus_simulator::mistake::Mistake;
+#[cfg(feature = "seeded-bugs")]
+use walrus_simulator::model::text_of;
 use walrus_simulator::model::{Report, search};
 use walrus_simulator::simulation::{Tally, run};
 use walrus_simulator::suite::searches;
+#[cfg(feature = "seeded-bugs")]
+use walrus_simulator::world::Violation;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -96,7 +100,7 @@ fn report(tally: &Tally, elapsed: Duration) {
     let simulated = tally.simulated_us as f64 / 1e6;
     println!(
         "simulate: {} schedules, {} events, {} faults, {} recoveries, {} segments sealed, {} batches acknowledged, \
-         {} losses told, {} holes filled, {} ranges lost everywhere, no violation; {:.1} simulated days in {:.1} s, {:.0} times as fast as the clock",
+         {} losses told, {} holes filled, {} ranges lost everywhere, {} segments compacted, {} trimmed, {} readings, no violation; {:.1} simulated days in {:.1} s, {:.0} times as fast as the clock",
         tally.schedules,
         tally.events,
         tally.faults,
@@ -106,6 +110,9 @@ fn report(tally: &Tally, elapsed: Duration) {
         tally.losses_told,
         tally.filled,
         tally.lost,
+        tally.compacted,
+        tally.trimmed,
+        tally.readings,
         simulated / 86_400.0,
         elapsed.as_secs_f64(),
         simulated / elapsed.as_secs_f64(),
@@ -146,7 +153,10 @@ fn find(mistake: Mistake) -> Option<String> {
     const LIVES: u64 = 1_000;
     const STATES: usize = 60_000;
     for (name, scenario) in walrus_simulator::scenario::SCENARIOS {
-        if let Err(violation) = scenario(Some(mistake)) {
+        // Some mistakes show before the events begin.
+        let outcome = std::panic::catch_unwind(|| scenario(Some(mistake)));
+        let failed = |panic: Box<dyn std::any::Any + Send>| Err(Violation(text_of(&*panic)));
+        if let Err(violation) = outcome.unwrap_or_else(failed) {
             return Some(format!(
                 "by the scenario {name:?}: {}",
                 violation.0.chars().take(90).collect::<String>()

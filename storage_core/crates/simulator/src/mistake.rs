@@ -35,10 +35,28 @@ pub enum Mistake {
     CloseWithoutCompare,
     /// A hole of a copy is filled with what another segment has there.
     HoleFilledFromAnotherSegment,
+    /// A node deletes what it holds for too old, before the metadata say so.
+    TrimmedBeforeMetadata,
+    /// A node says that the log behind a segment is there, and has not made it.
+    SuccessorWithoutTable,
+    /// A compaction takes a record for old because of one behind it that nobody may read yet.
+    KeysOfTheOpenSegment,
+    /// A copy of a compacted segment is made of whatever lies at its offsets, and is told to have the digest that is listed.
+    DigestOverBothForms,
+    /// Retention judges an open segment by its first record.
+    RetentionOfTheOpenSegment,
+    /// The clock of one node is believed, whatever the others' say.
+    OneClockBelieved,
+    /// A compaction drops a tombstone together with the records that it deletes.
+    TombstoneInItsFirstPass,
+    /// A copy of what was replaced is deleted, and its disk does not remember what took its place.
+    LeavesWithoutNote,
+    /// The copy of a compactor counts as verified, and goes as scratch when the metadata have forgotten the candidate.
+    CountedAndStillScratch,
 }
 
 /// Mistakes of the driver and of the metadata.
-pub const OF_THE_DRIVER: [Mistake; 14] = [
+pub const OF_THE_DRIVER: [Mistake; 23] = [
     Mistake::EndReadBeforeThePromise,
     Mistake::LeaderResumes,
     Mistake::PublishedBeforeTheVotes,
@@ -53,4 +71,13 @@ pub const OF_THE_DRIVER: [Mistake; 14] = [
     Mistake::AdoptedSuccessorOpened,
     Mistake::CloseWithoutCompare,
     Mistake::HoleFilledFromAnotherSegment,
+    Mistake::TrimmedBeforeMetadata,
+    Mistake::SuccessorWithoutTable,
+    Mistake::KeysOfTheOpenSegment,
+    Mistake::DigestOverBothForms,
+    Mistake::RetentionOfTheOpenSegment,
+    Mistake::OneClockBelieved,
+    Mistake::TombstoneInItsFirstPass,
+    Mistake::LeavesWithoutNote,
+    Mistake::CountedAndStillScratch,
 ];

@@ -2,8 +2,8 @@
 //! that was sent stays on the way for ever and may arrive at any time, so loss, delay, repetition and overtaking need no
 //! events of their own.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use walrus_model::{NodeId, SegmentId};
 use walrus_replica::LeaderPhase;
 
-use crate::world::{Checked, Committed, Flight, Rot, Setting, Violation, World};
+use crate::visited::Visited;
+use crate::world::{Checked, Chore, Committed, Flight, Rot, Setting, Violation, World};
 
 /// The number of events of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,6 +44,8 @@ pub struct Events {
     pub notices: u8,
     /// Segments that are opened after the first.
     pub opens: u8,
+    /// Passes of compactions.
+    pub passes: u8,
     /// Whether answers arrive at once or never. Else they too may arrive at any time, again and again.
     pub prompt_answers: bool,
 }
@@ -68,6 +71,9 @@ enum Event {
     Notify(NodeId, SegmentId),
     Trim(u64),
     Drop(NodeId, SegmentId),
+    Chore(NodeId, Chore),
+    BeginPass(NodeId),
+    StepPass(NodeId),
 }
 
 /// A state of the search.
@@ -110,26 +116,6 @@ impl std::fmt::Display for Trace {
             writeln!(f, "{:3} {event}", number + 1)?;
         }
         write!(f, "  => {}", self.violation.0)
-    }
-}
-
-type Visited = HashMap<u64, (u64, u32), BuildHasherDefault<Plain>>;
-
-/// A hasher of keys that are hashes already.
-#[derive(Default)]
-struct Plain(u64);
-
-impl Hasher for Plain {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only u64 keys");
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
     }
 }
 
@@ -282,7 +268,8 @@ impl State {
         let mut hasher = DefaultHasher::new();
         let world = &self.world;
         (&world.nodes, &world.leaders, &world.opened, &world.recoverers, &world.promised).hash(&mut hasher);
-        (world.metadata.print, world.next_id, world.losses, &self.sent, &self.left).hash(&mut hasher);
+        (&world.passes, world.metadata.print, world.next_id, world.losses, &self.sent, &self.left)
+            .hash(&mut hasher);
         self.past.iter().for_each(|past| past.print.hash(&mut hasher));
         hasher.finish()
     }
@@ -342,6 +329,9 @@ impl State {
             }
             return;
         }
+        if world.setting.cleans {
+            self.cleaning_of(node, all);
+        }
         for (segment, held) in &node.held {
             if held.stored.synced < held.stored.batches.len() {
                 all.push(Event::Sync(id, *segment));
@@ -353,7 +343,7 @@ impl State {
             if world.fillable(id, *segment).is_some() {
                 all.push(Event::FillHole(id, *segment));
             }
-            if world.may_drop(node, *segment) {
+            if !world.setting.cleans && world.may_drop(node, *segment) {
                 all.push(Event::Drop(id, *segment));
             }
         }
@@ -381,6 +371,17 @@ impl State {
         }
         if left.lost_journals > 0 {
             all.push(Event::LoseJournal(id));
+        }
+    }
+
+    /// What a node, which knows the latest metadata, does with its copies.
+    fn cleaning_of(&self, node: &crate::world::Node, all: &mut Vec<Event>) {
+        let chores = self.world.chores(node.id, &self.world.metadata);
+        all.extend(chores.into_iter().map(|chore| Event::Chore(node.id, chore)));
+        match self.world.passes.contains_key(&node.id) {
+            true => all.push(Event::StepPass(node.id)),
+            false if self.left.passes > 0 => all.push(Event::BeginPass(node.id)),
+            false => {}
         }
     }
 
@@ -465,8 +466,7 @@ impl State {
             Event::RollBack(to) => {
                 left.roll_backs -= 1;
                 let past = self.past[*to].clone();
-                world.roll_back(past);
-                Ok(())
+                world.roll_back(past)
             }
             Event::Notify(node, segment) => {
                 left.notices -= 1;
@@ -477,6 +477,19 @@ impl State {
                 world.trim(*below)
             }
             Event::Drop(node, segment) => world.drop_copy(*node, *segment),
+            Event::Chore(node, chore) => {
+                let known = Arc::clone(&world.metadata);
+                world.do_chore(*node, &known, chore)
+            }
+            Event::BeginPass(node) => {
+                left.passes -= 1;
+                let known = Arc::clone(&world.metadata);
+                world.begin_pass(*node, &known)
+            }
+            Event::StepPass(node) => {
+                let known = Arc::clone(&world.metadata);
+                world.step_pass(*node, &known)
+            }
         }
     }
 }

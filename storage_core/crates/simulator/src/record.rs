@@ -1,6 +1,8 @@
 //! Tiny batches whose digest *is* their content: a segment's digest lists the numbers of its batches, so that every copy,
 //! vote and decision can be compared byte for byte by comparing digests.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use walrus_model::{Digest, Offset};
 use walrus_replica::{Batch, Mark};
 
@@ -55,6 +57,65 @@ pub fn marks(base: Offset, digest: Digest) -> Vec<Mark> {
         all.push(mark);
     }
     all
+}
+
+/// Number of the keys that records have.
+const KEYS: u64 = 5;
+
+/// A record of a batch. Its key, and whether it has a value, follow from its batch and its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Record {
+    /// Its offset.
+    pub offset: Offset,
+    /// Its batch.
+    pub batch: BatchId,
+    /// Its place in the batch.
+    pub place: u8,
+}
+
+impl Record {
+    /// A number that looks random, always the same for a record.
+    fn drawn(self) -> u64 {
+        let mixed =
+            (u64::from(self.batch) * 2 + u64::from(self.place) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(self) -> u8 {
+        u8::try_from(self.drawn() % KEYS).expect("few keys")
+    }
+
+    /// Whether it has no value: its key is deleted.
+    #[must_use]
+    pub fn is_tombstone(self) -> bool {
+        (self.drawn() / KEYS).is_multiple_of(3)
+    }
+}
+
+/// The records of the batch that begins at an offset.
+pub fn records_of(base: Offset, batch: BatchId) -> impl Iterator<Item = Record> {
+    (0..records(batch)).map(move |place| Record {
+        offset: Offset(base.0 + place),
+        batch,
+        place: u8::try_from(place).expect("two at most"),
+    })
+}
+
+/// The digest of whole batches.
+#[must_use]
+pub fn digest_of_batches(records: &[Record]) -> Digest {
+    let firsts = records.iter().filter(|record| record.place == 0);
+    Digest(firsts.fold(0, |digest, first| (digest << BITS) | (u64::from(first.batch) + 1)))
+}
+
+/// The digest of what a compaction left, which is no digest of whole batches.
+#[must_use]
+pub fn digest_of_rest(records: &[Record]) -> Digest {
+    let mut hasher = DefaultHasher::new();
+    records.hash(&mut hasher);
+    Digest(hasher.finish() | 1 << 63)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};
 pub type Scenario = (&'static str, fn(Option<Mistake>) -> Checked);
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 9] = [
+pub const SCENARIOS: [Scenario; 11] = [
     ("a suspect copy that is filled to the high watermark is still suspect", filled_to_the_high_watermark),
     ("what may be lost is part of what is decided", possible_loss_is_decided),
     ("rot at different records of two copies loses nothing", rot_at_different_records),
@@ -23,6 +23,8 @@ pub const SCENARIOS: [Scenario; 9] = [
     ("two lost disks of three are not the end of a partition", two_lost_disks),
     ("the log that is left of a disk without votes saves what others cut", log_that_is_left),
     ("a copy that forgot its votes confirms no leader that slept", votes_that_were_forgotten),
+    ("a copy that was counted does not go as scratch", scratch_that_was_counted),
+    ("who has written what outlives the segment that it was written to", table_behind_what_went),
 ];
 
 struct Script {
@@ -59,7 +61,15 @@ impl Script {
     /// Starts with so many acknowledged batches on all copies.
     fn start_filled(written: u8, mistake: Option<Mistake>) -> Self {
         let replication = Replication::DEFAULT;
-        let world = World::new(Setting { replication, nodes: 3, written, idempotent: true, mistake });
+        let world = World::new(Setting {
+            replication,
+            nodes: 3,
+            written,
+            sealed: 0,
+            idempotent: true,
+            cleans: false,
+            mistake,
+        });
         let segment = world.last_segment().expect("the first");
         let nodes = world.descriptor(segment).replicas.iter().map(|replica| replica.node).collect();
         Self { world, sent: Vec::new(), segment, nodes }
@@ -273,4 +283,76 @@ fn votes_that_were_forgotten(mistake: Option<Mistake>) -> Checked {
     let known = vec![open; script.nodes.len()];
     let is_sure = script.world.claim(script.segment, &known, |_| true)?;
     script.expect("nobody confirms it", !is_sure)
+}
+
+/// The only copy of a compacted segment is counted, and those that it was made of go. Then the metadata forget that they ever
+/// listed it, and its node starts anew.
+fn scratch_that_was_counted(mistake: Option<Mistake>) -> Checked {
+    let replication = Replication::single();
+    let mut world = World::new(Setting {
+        replication,
+        nodes: 1,
+        written: 3,
+        sealed: 2,
+        idempotent: true,
+        cleans: true,
+        mistake,
+    });
+    let (node, forgotten) = (NodeId(1), Arc::clone(&world.metadata));
+    world.begin_pass(node, &forgotten)?;
+    world.step_pass(node, &forgotten)?;
+    do_all_chores(&mut world, node)?;
+    world.roll_back(forgotten)?;
+    world.crash(node, 0, None)?;
+    world.restart(node)?;
+    do_all_chores(&mut world, node)?;
+    match world.unclean() {
+        Some(left) => Err(Violation(left)),
+        None => Ok(()),
+    }
+}
+
+/// All records are deleted and their segment goes. Then the leader of the empty one behind it loses its disk.
+fn table_behind_what_went(mistake: Option<Mistake>) -> Checked {
+    let replication = Replication::DEFAULT;
+    let mut world = World::new(Setting {
+        replication,
+        nodes: 3,
+        written: 3,
+        sealed: 1,
+        idempotent: true,
+        cleans: true,
+        mistake,
+    });
+    let open = world.last_segment().expect("it is listed");
+    let (leader, start) = (world.descriptor(open).leader.node, world.descriptor(open).first());
+    world.delete_records(start)?;
+    world.expire()?;
+    for node in [1, 2, 3] {
+        do_all_chores(&mut world, NodeId(node))?;
+    }
+    world.lose_disk(leader)?;
+    world.declare_gone(leader)?;
+    world.add_node();
+    world.recover()?;
+    while !world.outbox.is_empty() {
+        for flight in std::mem::take(&mut world.outbox) {
+            world.deliver(&flight, None)?;
+        }
+    }
+    world.publish(open)?;
+    match world.last_segment() {
+        Some(next) if next != open => world.open(next),
+        _ => Err(Violation(format!("nobody could decide where {open:?} ends"))),
+    }
+}
+
+/// Lets a node do what it finds to do, by the latest metadata, until there is nothing left, or nothing that helps.
+fn do_all_chores(world: &mut World, node: NodeId) -> Checked {
+    for _ in 0..100 {
+        let known = Arc::clone(&world.metadata);
+        let Some(chore) = world.chores(node, &known).pop() else { break };
+        world.do_chore(node, &known, &chore)?;
+    }
+    Ok(())
 }

@@ -21,13 +21,22 @@ pub struct Search {
 #[must_use]
 pub fn searches(mistake: Option<Mistake>) -> Vec<Search> {
     let none = Events { prompt_answers: true, ..Events::default() };
-    let three =
-        Setting { replication: Replication::DEFAULT, nodes: 3, written: 0, idempotent: true, mistake };
+    let three = Setting {
+        replication: Replication::DEFAULT,
+        nodes: 3,
+        written: 0,
+        sealed: 0,
+        idempotent: true,
+        cleans: false,
+        mistake,
+    };
     let filled = Setting { written: 3, ..three.clone() };
     // Three of them store the segment, and two are left for the next one.
     let five = Setting { nodes: 5, ..three.clone() };
     let plain = Setting { idempotent: false, ..three.clone() };
     let one = Setting { replication: Replication::single(), nodes: 2, ..three.clone() };
+    // Each of the two sealed segments has records that a compaction drops, and tombstones.
+    let compacted = Setting { written: 3, sealed: 2, cleans: true, ..three.clone() };
     let search = |name, setting: &Setting, events| Search { name, setting: setting.clone(), events };
     vec![
         search(
@@ -123,6 +132,12 @@ pub fn searches(mistake: Option<Mistake>) -> Vec<Search> {
                 roll_backs: 1,
                 ..none.clone()
             },
+        ),
+        search("a compaction and a crash", &compacted, Events { passes: 1, crashes: 1, ..none.clone() }),
+        search(
+            "a compaction, metadata forget",
+            &compacted,
+            Events { passes: 1, roll_backs: 1, ..none.clone() },
         ),
     ]
 }

@@ -1,6 +1,10 @@
 //! Random lives of whole clusters; `make simulate` has more of them.
 
+use walrus_simulator::mistake::Mistake;
 use walrus_simulator::simulation::{Tally, run};
+
+/// Limit on the lives in which a mistake must show.
+const LIVES_MAX: u64 = 300;
 
 #[test]
 fn no_life_of_a_cluster_loses_or_forks_what_was_acknowledged() {
@@ -16,7 +20,10 @@ fn no_life_of_a_cluster_loses_or_forks_what_was_acknowledged() {
             && tally.sealed > 1_000
             && tally.faults > 2_000
             && tally.filled > 0
-            && tally.claims > 5_000,
+            && tally.claims > 5_000
+            && tally.compacted > 1_000
+            && tally.trimmed > 500
+            && tally.readings > 2_000,
         "too quiet: {tally:?}"
     );
 }
@@ -25,5 +32,25 @@ fn no_life_of_a_cluster_loses_or_forks_what_was_acknowledged() {
 fn a_seed_is_one_life() {
     for seed in [3, 8, 21] {
         assert_eq!(run(seed, None), run(seed, None));
+    }
+}
+
+/// `make model` makes all mistakes; those that take long to show in a life have scenarios.
+#[test]
+fn each_mistake_about_what_goes_is_found_in_few_lives() {
+    let mistakes = [
+        Mistake::TrimmedBeforeMetadata,
+        Mistake::KeysOfTheOpenSegment,
+        Mistake::DigestOverBothForms,
+        Mistake::RetentionOfTheOpenSegment,
+        Mistake::OneClockBelieved,
+        Mistake::TombstoneInItsFirstPass,
+        Mistake::LeavesWithoutNote,
+    ];
+    std::panic::set_hook(Box::new(|_| {})); // some end in an assertion of the machines
+    for mistake in mistakes {
+        // Two lives of five clean up.
+        let mut lives = (0..LIVES_MAX).filter(|seed| seed % 5 >= 3);
+        assert!(lives.any(|seed| run(seed, Some(mistake)).is_err()), "{mistake:?}");
     }
 }

@@ -12,6 +12,7 @@ use crate::node::obstacle::Obstacle;
 
 use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::{Place, log_id, log_spec, uuid_bytes};
+use crate::copies::scratch::Stage;
 use crate::copies::{Copies, remains};
 use crate::node::error::{Error, Result};
 use crate::node::patience;
@@ -37,7 +38,7 @@ impl Copies {
     /// before.
     pub(crate) async fn make_scratch(&self, segment: &Descriptor) -> Result<Log> {
         let failed = |error| self.bucket().error("the note of a log", error);
-        self.table().scratch().note(segment.id).map_err(failed)?;
+        self.table().scratch().note(segment.id, Stage::Writing).map_err(failed)?;
         self.make_log(segment, ProducerTable::new()).await
     }
 

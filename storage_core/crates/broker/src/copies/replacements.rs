@@ -75,11 +75,17 @@ impl Replacements {
         note.is_some_and(|note| !is_known(partition, note))
     }
 
-    /// A replacement that these metadata have forgotten, if there is one.
+    /// Whether this disk remembers the segment.
+    pub(crate) fn knows(&self, segment: SegmentId) -> bool {
+        self.known.read().values().any(|of_place| of_place.contains_key(&segment))
+    }
+
+    /// A replacement that these metadata have forgotten, if there is one; the first of several.
     pub(crate) fn forgotten(&self, topic: TopicId, partition: &Partition) -> Option<Note> {
         let known = self.known.read();
-        let mut notes = known.get(&(topic, partition.index))?.values();
-        notes.find(|note| !is_known(partition, note)).cloned()
+        let notes = known.get(&(topic, partition.index))?.values();
+        let forgotten = notes.filter(|note| !is_known(partition, note));
+        forgotten.min_by_key(|note| note.replacement.descriptor.number).cloned()
     }
 
     /// The topics of which there are notes.
@@ -137,7 +143,7 @@ fn is_superseded(partition: &Partition, note: &Note) -> bool {
     descriptor.number < partition.trimmed_below
         || partition.segments.iter().any(|listed| {
             let generation = listed.compacted.as_ref().map_or(0, |of| of.generation);
-            numbers(listed) && generation > compacted.generation
+            numbers(listed) && generation >= compacted.generation
         })
 }
 

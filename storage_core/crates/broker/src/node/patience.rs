@@ -223,6 +223,8 @@ pub(crate) const HAND_OVER_HOPES: Duration = ms(500);
 pub(crate) const LEFT_LOGS_LOOK: Duration = s(10);
 /// Pause between two looks for a compaction that is due.
 pub(crate) const COMPACTION_LOOK: Duration = s(2);
+/// A compaction looks so often at what others do on its node.
+pub(crate) const COURTESY_LOOK: Duration = ms(50);
 /// A compaction that ended early is tried again after so long.
 pub(crate) const COMPACTION_RETRY: Duration = s(10);
 /// Copies of what a compaction wrote are made and verified within so long; then it is given up.

@@ -103,8 +103,15 @@ impl Work {
             }
             let whole = digest_here(copies, held.segment);
             let found = match (held.state, whole) {
+                // A copy that is counted is the metadata's, whatever they may forget.
                 (CopyState::Filling | CopyState::Lost, Some(digest)) => {
-                    Some(Found::Whole { digest: Digest(digest) })
+                    match copies.table().scratch().forget(held.segment) {
+                        Ok(()) => Some(Found::Whole { digest: Digest(digest) }),
+                        Err(error) => {
+                            tracing::warn!(segment = %held.segment, %error, "a copy is not reported yet");
+                            None
+                        }
+                    }
                 }
                 (CopyState::Filling, None) if self.lost.remove(&held.segment) => Some(Found::Lost),
                 (CopyState::Filling | CopyState::Lost, None) => {

@@ -173,7 +173,11 @@ async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut CleaningSt
     }
     for topic in metadata.topics.values() {
         for partition in &topic.partitions {
-            if let Some(request) = forgotten(copies, metadata, topic, partition) {
+            if forgotten(copies, metadata, topic, partition).next().is_none() {
+                continue;
+            }
+            for request in forgotten_now(copies, topic, partition) {
+                tell(topic, partition, &request);
                 seen.reminded = Some(Instant::now());
                 let asked = copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await;
                 if let Err(refusal) = asked {
@@ -184,45 +188,62 @@ async fn remind(copies: &Arc<Copies>, metadata: &Metadata, seen: &mut CleaningSt
     }
 }
 
-/// The trim or deletion of which this disk knows more than the metadata, as a request.
-fn forgotten(copies: &Copies, metadata: &Metadata, topic: &Topic, partition: &Partition) -> Option<Request> {
+/// The same by the metadata of this moment: what the disk has noted since they were looked at, they know.
+fn forgotten_now(copies: &Copies, topic: &Topic, partition: &Partition) -> Vec<Request> {
+    let metadata = copies.cluster().routing().metadata.clone();
+    let Some(topic) = metadata.topics.get(&topic.id) else { return Vec::new() };
+    let Some(partition) = topic.partitions.get(partition.index as usize) else { return Vec::new() };
+    forgotten(copies, &metadata, topic, partition).collect()
+}
+
+/// The trim, replacement and deletion of which this disk knows more than the metadata, as requests.
+fn forgotten(
+    copies: &Copies,
+    metadata: &Metadata,
+    topic: &Topic,
+    partition: &Partition,
+) -> impl Iterator<Item = Request> {
     let tombstones = copies.table().tombstones();
+    let (topic, index) = (topic.id, partition.index);
+    let trim = tombstones.beyond(topic, index, partition.trimmed_below).map(|remembered| {
+        let (below_number, first) = (remembered.below, Some(Box::new(remembered.first)));
+        Request::Trim { topic, partition: index, below_number, first }
+    });
+    let replaced = copies.table().replacements().forgotten(topic, partition).map(|note| {
+        let place = PartitionPlace { topic, partition: index };
+        Request::RepeatCompaction { place, replacement: Box::new(note.replacement), copies: note.copies }
+    });
+    let start = tombstones.start_beyond(topic, partition).filter(|_| metadata.knows_retention());
+    let deleted = start.map(|start| {
+        let starts = vec![PartitionStart { partition: index, start }];
+        Request::DeleteRecords { topic, starts }
+    });
+    [trim, replaced, deleted].into_iter().flatten()
+}
+
+/// Raises the alarm for what the metadata have forgotten.
+fn tell(topic: &Topic, partition: &Partition, request: &Request) {
     let (name, index) = (&topic.name, partition.index);
-    if let Some(remembered) = tombstones.beyond(topic.id, index, partition.trimmed_below) {
-        tracing::error!(
+    match request {
+        Request::Trim { below_number: below, .. } => tracing::error!(
             alarm = "metadata_regression",
             topic = name,
             partition = index,
-            below = remembered.below,
+            below,
             listed = partition.trimmed_below,
             "metadata have forgotten a trim: it is asked for again"
-        );
-        return Some(Request::Trim {
-            topic: topic.id,
-            partition: index,
-            below_number: remembered.below,
-            first: Some(Box::new(remembered.first)),
-        });
-    }
-    if let Some(note) = copies.table().replacements().forgotten(topic.id, partition) {
-        let segment = note.replacement.descriptor.id;
-        tracing::error!(
-            alarm = "metadata_regression", topic = name, partition = index, %segment,
+        ),
+        Request::RepeatCompaction { replacement, .. } => tracing::error!(
+            alarm = "metadata_regression", topic = name, partition = index, segment = %replacement.descriptor.id,
             "metadata have forgotten that a segment took the place of others: it is asked for again"
-        );
-        let place = PartitionPlace { topic: topic.id, partition: index };
-        let replacement = Box::new(note.replacement);
-        return Some(Request::RepeatCompaction { place, replacement, copies: note.copies });
+        ),
+        _ => tracing::error!(
+            alarm = "metadata_regression",
+            topic = name,
+            partition = index,
+            listed = partition.log_start().0,
+            ?request,
+            "metadata have forgotten that records were deleted: it is asked for again"
+        ),
     }
-    let start = tombstones.start_beyond(topic.id, partition).filter(|_| metadata.knows_retention())?;
-    tracing::error!(
-        alarm = "metadata_regression",
-        topic = name,
-        partition = index,
-        start = start.0,
-        listed = partition.log_start().0,
-        "metadata have forgotten that records were deleted: it is asked for again"
-    );
-    let starts = vec![PartitionStart { partition: index, start }];
-    Some(Request::DeleteRecords { topic: topic.id, starts })
 }

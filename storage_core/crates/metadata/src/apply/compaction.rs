@@ -8,7 +8,7 @@ use super::partitions::{find_partition, partition_mut};
 use super::segments::open_segment;
 use crate::answer::Answer;
 use crate::command::{CopyReport, PartitionPlace};
-use crate::compaction::{CompactionOffer, PassEnd, Replacement};
+use crate::compaction::{Compacted, CompactionOffer, PassEnd, Replacement};
 use crate::passes::replacement;
 use crate::rejection::CommandRejection;
 use crate::retention::Contents;
@@ -66,7 +66,7 @@ pub(super) fn abandon_compaction(
 }
 
 /// Takes over a replacement that was decided before and that this state has forgotten. The segments that it lists instead must
-/// cover the same offsets, and be of an earlier generation.
+/// cover the same offsets, but for those that were trimmed since, and the last one be of an earlier generation.
 pub(super) fn repeat_compaction(
     metadata: &mut Metadata,
     place: PartitionPlace,
@@ -84,27 +84,39 @@ pub(super) fn repeat_compaction(
         let problem = format!("segments {first} to {last}: {problem}");
         CommandRejection::NotCompactable { segment: id, problem }
     };
-    let Some(run) = found.run(first, last).map(|run| &found.segments[run]) else {
+    let whole = found.run(first, last);
+    let is_cut = whole.is_none() && first < found.trimmed_below;
+    let Some(run) = whole.or_else(|| found.run(first.max(found.trimmed_below), last)) else {
         return Err(refused("they are not listed one behind the other"));
     };
+    let run = &found.segments[run];
     let ends_there = matches!(&run[run.len() - 1].state, SegmentState::Sealed(ended)
         if ended.end == value.end && ended.successor == value.successor);
     if (descriptor.topic, descriptor.partition) != (place.topic, place.partition)
-        || run[0].descriptor.base_offset != descriptor.base_offset
+        || (run[0].descriptor.base_offset != descriptor.base_offset && !is_cut)
         || !ends_there
     {
         return Err(refused("they hold other offsets"));
     }
-    if run.iter().any(|listed| listed.generation() >= compacted.generation) {
-        return Err(refused("one was compacted as often"));
+    // Whoever remembers it looks at the one that has its number, too, before it asks.
+    if run[run.len() - 1].generation() >= compacted.generation {
+        return Err(refused("they were compacted as often"));
     }
-    check_copies(metadata, id, copies, 1)?;
-    let candidate = listed(run, forgotten.clone(), None, copies, version);
+    let generations = run.iter().map(|listed| 1 + listed.generation());
+    let generation = generations.fold(compacted.generation, u64::max);
+    let compacted = Compacted { generation, ..compacted.clone() };
+    let there: Vec<ReplicaRef> =
+        copies.iter().filter(|copy| check_disk(metadata, **copy).is_ok()).copied().collect();
+    check_copies(metadata, id, &there, 1)?;
+    let candidate = listed(run, Replacement { compacted, ..forgotten.clone() }, None, &there, version);
     let found = partition_mut(metadata, place.topic, place.partition)?;
     found.compaction.abandon(version);
     // A state that knows it as a candidate only, or gave it up as one, has forgotten that it took their place.
     found.compaction.replaced.retain(|listed| listed.descriptor.id != id);
     found.compaction.candidate = Some(Box::new(candidate));
+    if is_cut {
+        found.start = found.log_start(); // what was trimmed is in it, and is not read again
+    }
     replace(found, version);
     Ok(Answer::Nothing)
 }
@@ -113,9 +125,19 @@ pub(super) fn finish_compaction(
     metadata: &mut Metadata,
     place: PartitionPlace,
     end: &PassEnd,
-    version: u64,
+    (at_ms, version): (u64, u64),
 ) -> Result<Answer, CommandRejection> {
-    let now_ms = metadata.reached_ms();
+    // Where nodes are away the clocks of a majority stand still, and a tombstone that is noted by them alone would go too early as
+    // soon as they are back. A proposer whose clock is ahead only keeps it for longer.
+    let now_ms = metadata.reached_ms().max(at_ms);
+    let found = find_partition(metadata, place.topic, place.partition)?;
+    let is_below =
+        |listed: &&Segment| listed.descriptor.base_offset.is_some_and(|base| base < end.cleaned_to);
+    let mut below = found.segments.iter().filter(is_below).map(|listed| listed.descriptor.id);
+    if let Some(segment) = below.find(|listed| !end.segments.contains(listed)) {
+        let problem = "a pass has ended that knew others there".to_owned();
+        return Err(CommandRejection::NotCompactable { segment, problem });
+    }
     let found = partition_mut(metadata, place.topic, place.partition)?;
     let compaction = &mut found.compaction;
     compaction.cleaned_to = compaction.cleaned_to.max(end.cleaned_to);
@@ -160,7 +182,9 @@ fn replace_if_verified(
 fn replace(partition: &mut Partition, version: u64) {
     let Some(candidate) = partition.compaction.candidate.take() else { return };
     partition.version = version;
-    match partition.run(candidate.first_number(), candidate.descriptor.number) {
+    let (first, last) = (candidate.first_number(), candidate.descriptor.number);
+    let run = partition.run(first, last).or_else(|| partition.run(first.max(partition.trimmed_below), last));
+    match run {
         Some(run) => {
             let new = Segment { version, ..*candidate };
             let old: Vec<Segment> = partition.segments.splice(run, [new]).collect();

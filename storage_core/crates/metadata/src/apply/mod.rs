@@ -208,7 +208,9 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         Command::RepeatCompaction { place, replacement, copies } => {
             repeat_compaction(metadata, *place, replacement, copies, version)
         }
-        Command::FinishCompaction { place, end } => finish_compaction(metadata, *place, end, version),
+        Command::FinishCompaction { place, end } => {
+            finish_compaction(metadata, *place, end, (envelope.at_ms, version))
+        }
         Command::DeleteRecords { topic, starts } => delete_records(metadata, *topic, starts, version),
         Command::Expire { partitions } => expire(metadata, partitions, version),
         Command::ReportBegun { replica, segments } => report_begun(metadata, *replica, segments),

@@ -179,22 +179,24 @@ pub(super) fn trim(
     if below_number <= partition.trimmed_below {
         return Ok(Answer::Nothing);
     }
-    let is_listed = |first: &Descriptor| {
-        partition.segments.iter().any(|segment| segment.descriptor.is_same_segment(first))
-    };
-    if let Some(first) = first.filter(|first| !is_listed(first)) {
+    let mut limit = partition.segments.last().map_or(0, |last| last.descriptor.number);
+    if let Some(first) = first.filter(|_| below_number > limit) {
         let expected = (partition.index, below_number);
-        let limit = partition.segments.last().map_or(0, |last| last.descriptor.number);
-        if (first.partition, first.number) != expected || first.base_offset.is_none() || limit >= first.number
+        if (first.partition, first.number) != expected
+            || first.base_offset.is_none()
+            || first.replicas.is_empty()
         {
-            return Err(invalid(first, format!("expected (partition, number) {expected:?}, above {limit}")));
+            return Err(invalid(
+                first,
+                format!("expected (partition, number) {expected:?}, above {limit}, with replicas"),
+            ));
         }
         let mut adopted = open_segment(first.clone(), at_ms, version);
         adopted.state = SegmentState::Sealing(Ballot::zero(first.epoch));
         partition.segments = vec![adopted];
         partition.next_epoch = partition.next_epoch.max(Epoch(first.epoch.0 + 1));
+        limit = first.number;
     }
-    let limit = partition.segments.last().map_or(0, |open| open.descriptor.number);
     if below_number > limit {
         return Err(CommandRejection::NotTrimmable { below_number, limit });
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use walrus_metadata::{
     Command, CommandRejection, Compaction, CompactionOffer, Contents, CopyReport, CopyState, DuePass,
-    Envelope, Found, LEVEL, Metadata, Partition, PartitionPlace, PassEnd, Present, Replacement, Segment,
-    SegmentPlace, SegmentState, apply, compactor, due_pass, replacement, runs,
+    Envelope, Found, LEVEL, Metadata, Partition, PartitionPlace, PartitionStart, PassEnd, Present,
+    Replacement, Segment, SegmentPlace, SegmentState, apply, compactor, due_pass, replacement, runs,
 };
 use walrus_model::{
     Digest, Epoch, LeaderRef, NodeId, Offset, OffsetRange, ProcessId, ReplicaRef, Replication, SegmentId,
@@ -126,7 +126,9 @@ fn due(metadata: &Metadata, topic: TopicId) -> Option<DuePass> {
 }
 
 fn finish(metadata: &mut Metadata, topic: TopicId, cleaned_to: u64, gone: u64, kept: Option<u64>) {
+    let segments = partition(metadata, topic).segments.iter().map(|segment| segment.descriptor.id).collect();
     let end = PassEnd {
+        segments,
         cleaned_to: Offset(cleaned_to),
         tombstones_gone_below: Offset(gone),
         tombstones_kept_below: kept.map(Offset),
@@ -351,6 +353,70 @@ fn a_replacement_of_other_offsets_is_not_taken_over() {
     }
 }
 
+/// Their records live on in it, and a disk that called them trimmed would delete their copies without a note of what took their
+/// place.
+#[test]
+fn a_trim_up_to_what_took_the_place_of_others_calls_none_of_these_trimmed() {
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 4);
+    let forgetful = metadata.clone();
+    compact(&mut metadata, topic, 7_000, 1, 2);
+    set(&mut metadata, topic, &[("cleanup.policy", "compact,delete")]);
+    let start = vec![PartitionStart { partition: 0, start: Offset(15) }];
+    run(&mut metadata, Command::DeleteRecords { topic, starts: start }).expect("listed");
+    run(&mut metadata, Command::Expire { partitions: vec![place(topic)] }).expect("listed");
+    let expired = partition(&metadata, topic);
+    assert_eq!((expired.trimmed_below, numbers(&metadata, topic)), (1, vec![2, 3, 4]));
+    let trim = |below_number, first| Command::Trim { topic, partition: 0, below_number, first };
+    run(&mut metadata, trim(2, None)).expect("sealed");
+    let left = partition(&metadata, topic);
+    assert_eq!((left.trimmed_below, left.compaction.replaced.len()), (1, 2), "their copies leave as before");
+    metadata.check().expect("sound");
+
+    let first = left.segments[0].descriptor.clone();
+    for mut forgetful in [forgetful, metadata.clone()] {
+        run(&mut forgetful, trim(1, Some(first.clone()))).expect("it lists what stays");
+        assert_eq!(partition(&forgetful, topic).trimmed_below, 1);
+    }
+    run(&mut metadata, trim(3, None)).expect("sealed");
+    assert_eq!((partition(&metadata, topic).trimmed_below, numbers(&metadata, topic)), (3, vec![3, 4]));
+}
+
+#[test]
+fn a_forgotten_replacement_comes_back_where_its_first_segment_was_trimmed_since_and_what_is_trimmed_does_not()
+{
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 3);
+    let mut forgetful = metadata.clone();
+    compact(&mut metadata, topic, 7_000, 0, 1);
+    let known = remembered(&metadata, topic, 1);
+    let trim = Command::Trim { topic, partition: 0, below_number: 1, first: None };
+    run(&mut forgetful, trim).expect("sealed");
+    repeat(&mut forgetful, topic, &known).expect("it covers what is listed");
+    forgetful.check().expect("sound");
+    let found = partition(&forgetful, topic);
+    assert_eq!(numbers(&forgetful, topic), [1, 2, 3]);
+    assert_eq!((found.trimmed_below, found.log_start()), (1, Offset(10)));
+    compact(&mut forgetful, topic, 7_001, 0, 2);
+    assert_eq!(numbers(&forgetful, topic), [2, 3], "it can be compacted again");
+}
+
+/// Copies of the second segment may be on no disk any more.
+#[test]
+fn a_forgotten_replacement_takes_the_place_of_one_that_was_made_meanwhile_of_a_part() {
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 3);
+    let mut forgetful = metadata.clone();
+    compact(&mut metadata, topic, 7_000, 0, 1);
+    let known = remembered(&metadata, topic, 1);
+    compact(&mut forgetful, topic, 7_001, 0, 0);
+    repeat(&mut forgetful, topic, &known).expect("the second one was not compacted");
+    forgetful.check().expect("sound");
+    assert_eq!(numbers(&forgetful, topic), [1, 2, 3]);
+    let generation = remembered(&forgetful, topic, 1).compacted.generation;
+    assert_eq!(generation, 2, "above that of each whose place it took");
+}
+
 #[test]
 fn a_pass_is_due_when_enough_of_a_partition_is_new() {
     let (mut metadata, topic) = with_topic();
@@ -387,6 +453,67 @@ fn the_lags_hold_a_pass_back_and_demand_one() {
     assert_eq!(due(&metadata, topic).map(|pass| pass.is_overdue), Some(true));
 }
 
+/// One record whose time lay ahead held up the compaction of all behind it.
+#[test]
+fn a_record_far_in_the_future_is_no_younger_than_the_end_of_its_segment() {
+    let (mut metadata, topic) = with_topic();
+    for end in [10, 20] {
+        let value = seal(&mut metadata, topic, end);
+        let sealed = partition(&metadata, topic).segments.iter().rev().nth(1).expect("sealed").clone();
+        let contents = Some(Contents { bytes: 100, newest_ms: Some(i64::MAX) });
+        for copy in &sealed.copies {
+            let (segment, since) = (sealed.descriptor.id, copy.since);
+            let found = Found::Whole { digest: value.digest };
+            let reports = vec![CopyReport { topic, partition: 0, segment, since, found, contents }];
+            run(&mut metadata, Command::ReportCopies { replica: copy.replica, reports }).expect("a member");
+        }
+    }
+    assert_eq!(
+        due(&metadata, topic).map(|pass| pass.segments),
+        Some(1),
+        "the last one waits for its successor"
+    );
+    let ended_ms = partition(&metadata, topic).segments[1].opened_at_ms;
+    set(&mut metadata, topic, &[("min.compaction.lag.ms", "500")]);
+    set_clocks(&mut metadata, ended_ms + 499);
+    assert_eq!(due(&metadata, topic), None);
+    set_clocks(&mut metadata, ended_ms + 500);
+    assert!(due(&metadata, topic).is_some());
+}
+
+/// It would call tombstones alone that are not: the records in front of them went with segments that this state does not know.
+#[test]
+fn the_end_of_a_pass_is_not_taken_by_a_state_that_has_forgotten_what_the_pass_did() {
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 3);
+    let mut forgetful = metadata.clone();
+    compact(&mut metadata, topic, 7_000, 0, 1);
+    let segments: Vec<SegmentId> =
+        partition(&metadata, topic).segments.iter().map(|segment| segment.descriptor.id).collect();
+    let (cleaned_to, tombstones_gone_below) = (Offset(30), Offset(0));
+    let end =
+        PassEnd { segments, cleaned_to, tombstones_gone_below, tombstones_kept_below: Some(Offset(30)) };
+    let finish = Command::FinishCompaction { place: place(topic), end };
+    let refused = run(&mut forgetful, finish.clone());
+    assert!(matches!(refused, Err(CommandRejection::NotCompactable { .. })), "{refused:?}");
+    run(&mut metadata, finish).expect("it knows them");
+}
+
+/// A segment that ended before anybody wrote to it, on no disk yet, is made with what the one before it knows of producers.
+#[test]
+fn a_segment_waits_for_copies_of_the_one_behind_it_also_where_that_is_sealed() {
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 1);
+    seal(&mut metadata, topic, 10);
+    let empty = partition(&metadata, topic).segments[1].clone();
+    let SegmentState::Sealed(value) = &empty.state else { panic!("it is sealed") };
+    for node in [1, 2] {
+        assert_eq!(due(&metadata, topic), None);
+        report(&mut metadata, topic, &empty, node, Found::Whole { digest: value.digest });
+    }
+    assert_eq!(due(&metadata, topic).map(|pass| pass.segments), Some(1));
+}
+
 /// Who would have to know what producers wrote if the open segment were lost is the last sealed one.
 #[test]
 fn the_last_sealed_segment_waits_until_the_one_behind_it_has_begun() {
@@ -413,6 +540,24 @@ fn a_pass_is_due_for_tombstones_that_have_stayed_long_enough() {
         partition(&metadata, topic).compaction,
         Compaction { cleaned_to: Offset(40), ..Compaction::default() }
     );
+}
+
+/// A node that was away is back, and with it the clocks of a majority jump.
+#[test]
+fn tombstones_stay_their_time_also_where_clocks_stood_still_when_they_were_noted() {
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 4);
+    set(&mut metadata, topic, &[("delete.retention.ms", "500")]);
+    let (cleaned_to, tombstones_kept_below) = (Offset(40), Some(Offset(30)));
+    let segments = partition(&metadata, topic).segments.iter().map(|segment| segment.descriptor.id).collect();
+    let end = PassEnd { segments, cleaned_to, tombstones_gone_below: Offset(0), tombstones_kept_below };
+    let finish = Command::FinishCompaction { place: place(topic), end };
+    let at_ms = NOW_MS + 10_000;
+    apply(&mut metadata, &Envelope { at_ms, ..envelope(0, finish) }).expect("listed");
+    set_clocks(&mut metadata, NOW_MS + 10_499);
+    assert_eq!(due(&metadata, topic), None);
+    set_clocks(&mut metadata, NOW_MS + 10_500);
+    assert_eq!(due(&metadata, topic).map(|pass| pass.tombstones_below), Some(Offset(30)));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The nodes' controllers: rolls, failovers, publishing, opening, and copies that learn of decisions or are deleted.
 
+use std::sync::Arc;
+
 use walrus_model::{NodeId, SegmentId};
 use walrus_replica::{LeaderPhase, RecovererPhase};
 
 use super::{FAULTS_FOR, PAST_MAX, SECOND, SILENCE, Simulation, index};
-use crate::world::Checked;
+use crate::world::{Checked, Committed};
 
 impl Simulation {
     /// Does what the nodes' controllers do: rolls, failovers, publishing, opening.
@@ -13,15 +15,11 @@ impl Simulation {
             let before = self.world.metadata.clone();
             self.rolls()?;
             self.failover()?;
+            self.clean_metadata()?;
             if let Some(last) = self.world.last_segment() {
                 self.world.publish(last)?;
             }
-            if self.world.metadata.print != before.print {
-                self.past.push(before);
-                if self.past.len() > PAST_MAX {
-                    self.past.remove(0);
-                }
-            }
+            self.note_past(before);
         }
         let segments: Vec<SegmentId> = self.world.promised.descriptors.keys().copied().collect();
         for segment in segments {
@@ -31,6 +29,16 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// Keeps an earlier state of the metadata, for a rollback to it, if they have changed since.
+    pub(super) fn note_past(&mut self, before: Arc<Committed>) {
+        if self.world.metadata.print != before.print {
+            self.past.push(before);
+            if self.past.len() > PAST_MAX {
+                self.past.remove(0);
+            }
+        }
     }
 
     /// Lets nodes that are awake hear of the metadata, most of the time; none takes older ones than it has.
@@ -113,7 +121,7 @@ impl Simulation {
             let held: Vec<SegmentId> = self.world.nodes[index(node)].held.keys().copied().collect();
             for segment in held {
                 let of_node = &self.world.nodes[index(node)];
-                if self.world.may_drop(of_node, segment) {
+                if !self.world.setting.cleans && self.world.may_drop(of_node, segment) {
                     self.world.drop_copy(node, segment)?;
                     continue;
                 }
@@ -126,7 +134,8 @@ impl Simulation {
                     self.world.forget_votes(node, segment);
                 }
                 let of_node = &self.world.nodes[index(node)];
-                let is_sealed = of_node.held[&segment].stored.promises.sealed.is_some();
+                let promises = &of_node.held[&segment].stored.promises;
+                let is_sealed = promises.sealed.is_some() || promises.trimmed;
                 let is_decided = self.world.promised.decided.contains_key(&segment);
                 if is_decided && !is_sealed && (self.now >= FAULTS_FOR || self.dice.one_in(20)) {
                     self.world.notify(node, segment)?;

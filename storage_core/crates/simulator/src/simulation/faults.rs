@@ -85,12 +85,12 @@ impl Simulation {
                     let to = self.dice.index(self.past.len());
                     let past = self.past[to].clone();
                     self.past.truncate(to);
-                    self.world.roll_back(past);
+                    self.world.roll_back(past)?;
                 }
             }
             14 => {
                 let number = self.world.last_segment().map_or(0, |last| self.world.descriptor(last).number);
-                if number > 2 && self.metadata_away <= self.now {
+                if number > 2 && self.metadata_away <= self.now && !self.world.setting.cleans {
                     self.world.trim(number - 1 - self.dice.below(2))?;
                 }
             }
@@ -105,9 +105,15 @@ impl Simulation {
                     }
                 }
             }
+            16 if self.world.setting.cleans => {
+                self.world.ahead = self.world.ahead.is_none().then_some(NodeId(1));
+            }
             16 => self.world.jump_clocks(self.dice.below(2) == 0),
             _ => {
-                let may_lose = self.world.losses == 0 && !self.world.has_holes() && !is_single;
+                let may_lose = !self.world.setting.cleans
+                    && self.world.losses == 0
+                    && !self.world.has_holes()
+                    && !is_single;
                 if may_lose && self.world.nodes[place].up && self.dice.one_in(3) {
                     match self.dice.one_in(2) {
                         true => self.world.lose_disk(node)?,

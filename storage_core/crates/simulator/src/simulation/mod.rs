@@ -1,6 +1,7 @@
 //! Random lives of a whole cluster, each drawn from one number: nodes that die and come back, pauses, partitions one-way
 //! and both ways, torn tails, lost disks, full disks, clocks that jump, metadata that is away or forgets. Time is a number.
 
+mod cleaning;
 mod control;
 mod dice;
 mod faults;
@@ -16,7 +17,7 @@ use walrus_model::{NodeId, Replication, SegmentId};
 
 use crate::mistake::Mistake;
 use crate::record;
-use crate::world::{Checked, Committed, Flight, Setting, Violation, World};
+use crate::world::{Checked, Committed, Flight, Reader, Setting, Violation, World};
 pub use tally::Tally;
 
 /// A simulated second.
@@ -62,6 +63,9 @@ struct Simulation {
     homes: Vec<(NodeId, u64)>,
     /// Time at which a leader was last able to do something.
     heard: u64,
+    /// Dice for what goes.
+    brooms: Dice,
+    readers: [Reader; 2],
     tally: Tally,
 }
 
@@ -79,7 +83,9 @@ pub fn setting_of(seed: u64, mistake: Option<Mistake>) -> Setting {
         replication: Replication { factor, write_quorum },
         nodes,
         written: 0,
+        sealed: 0,
         idempotent: !seed.is_multiple_of(3),
+        cleans: seed % 5 >= 3,
         mistake,
     }
 }
@@ -112,6 +118,8 @@ impl Simulation {
             lags: Dice(!seed),
             homes: Vec::new(),
             heard: 0,
+            brooms: Dice(seed.rotate_left(32) ^ 0x5eed),
+            readers: Default::default(),
             tally: Tally { schedules: 1, ..Tally::default() },
         };
         simulation.at(TICK, Happening::Tick);
@@ -132,7 +140,7 @@ impl Simulation {
             self.send();
             if self.now > FAULTS_FOR {
                 let goal = *well_since.get_or_insert_with(|| self.acknowledged() + 3);
-                if self.acknowledged() >= goal && self.is_sealed_everywhere() {
+                if self.acknowledged() >= goal && self.is_sealed_everywhere() && self.is_clean() {
                     break;
                 }
                 if self.now > FAULTS_FOR + HEALS_WITHIN {
@@ -147,6 +155,8 @@ impl Simulation {
         self.tally.losses_told = u64::from(decided().any(|value| !value.possible_loss.is_empty()));
         self.tally.lost = decided().map(|value| value.lost.len() as u64).sum();
         self.tally.filled = self.world.filled;
+        self.tally.compacted = self.world.promised.forms.len() as u64;
+        self.tally.trimmed = self.world.promised.trimmed_below;
         Ok(self.tally)
     }
 
@@ -162,8 +172,9 @@ impl Simulation {
             last.and_then(|last| self.world.leaders.get(&last)).map(|leading| leading.machine.phase());
         let up: Vec<_> = self.world.nodes.iter().map(|node| (node.id.0, node.up)).collect();
         let unsealed: Vec<_> = self.unsealed().collect();
+        let unclean = self.world.unclean().filter(|_| self.world.setting.cleans);
         format!(
-            "{last:?} is {state:?}, leader {leader:?}, nodes {up:?}, {} batches sent, {} acknowledged, unsealed {unsealed:?}",
+            "{last:?} is {state:?}, leader {leader:?}, nodes {up:?}, {} batches sent, {} acknowledged, unsealed {unsealed:?}, unclean {unclean:?}",
             self.world.next_id,
             self.acknowledged(),
         )
@@ -239,7 +250,8 @@ impl Simulation {
         self.control()?;
         self.hear();
         self.claims()?;
-        self.tidy()
+        self.tidy()?;
+        self.clean()
     }
 }
 

@@ -25,6 +25,12 @@ pub struct Tally {
     pub claims: u64,
     /// Ranges that had rotted on all copies, and were told as lost.
     pub lost: u64,
+    /// Segments that compactions wrote.
+    pub compacted: u64,
+    /// Segments that were trimmed.
+    pub trimmed: u64,
+    /// Ways of readers from the beginning to the end of what was sealed.
+    pub readings: u64,
 }
 
 impl Tally {
@@ -41,5 +47,8 @@ impl Tally {
         self.filled += other.filled;
         self.claims += other.claims;
         self.lost += other.lost;
+        self.compacted += other.compacted;
+        self.trimmed += other.trimmed;
+        self.readings += other.readings;
     }
 }

@@ -21,7 +21,9 @@ impl World {
             if self.setting.mistake.is_none() {
                 state.check().map_err(|what| Violation(format!("metadata: {what}")))?;
             }
-            self.metadata = Arc::new(Committed { print: print_of(&state), state });
+            let before =
+                std::mem::replace(&mut self.metadata, Arc::new(Committed { print: print_of(&state), state }));
+            self.check_change(&before.state)?;
         }
         Ok(outcome)
     }
@@ -58,8 +60,9 @@ impl World {
     }
 
     /// Rolls the metadata back to an earlier state.
-    pub fn roll_back(&mut self, to: Arc<Committed>) {
+    pub fn roll_back(&mut self, to: Arc<Committed>) -> Checked {
         self.metadata = to;
+        self.check_view()
     }
 
     /// Asks for a recovery of the last segment, above the epochs that refused attempts have learned.

@@ -74,11 +74,7 @@ impl World {
         if !node.held.contains_key(&segment) && no_copy && !matches!(message, Message::Fence(_)) {
             return Ok(());
         }
-        let held = node.held.entry(segment).or_insert_with(|| Held {
-            stored: Stored::default(),
-            machine: Some(Replica::new(replica, descriptor.clone(), start)),
-            peeked: None,
-        });
+        let held = node.held.entry(segment).or_insert_with(|| Held::new(replica, &descriptor, start));
         let Some(machine) = &mut held.machine else { return Ok(()) };
         let request = Request::new(&descriptor, replica, message.clone());
         let mut early = None;
@@ -201,6 +197,9 @@ impl World {
         let place = descriptor.replicas.iter().position(|replica| replica.node == id).expect("it stores it");
         let to = from.cloned().unwrap_or(Sender::Leader(segment));
         let places = self.places(segment);
+        if outputs.iter().any(|output| matches!(output, ReplicaOutput::Write(_) | ReplicaOutput::Seal(_))) {
+            self.make_log(id, segment);
+        }
         let to_nobody = matches!(&to, Sender::Leader(segment) if !self.leaders.contains_key(segment));
         for output in outputs.into_iter().take(outputs_max.unwrap_or(usize::MAX)) {
             let stored = &mut self.node_mut(id).held.get_mut(&segment).expect("it holds it").stored;
@@ -240,6 +239,7 @@ impl World {
                 ReplicaOutput::Delete => {
                     (stored.batches, stored.synced) = (Vec::new(), 0);
                     (stored.rotten, stored.were_rotten) = Default::default();
+                    stored.table = None;
                 }
                 ReplicaOutput::Alarm(alarm) => self.alarm(segment, alarm)?,
             }

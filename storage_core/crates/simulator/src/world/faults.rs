@@ -6,6 +6,7 @@ impl World {
     /// Ends a process. Of the batches that a copy had not synced the first `kept` stay; the one that `rot` names is damaged.
     pub fn crash(&mut self, id: NodeId, kept: usize, rot: Option<Rot>) -> Checked {
         self.leaders.retain(|_, leading| leading.machine.descriptor().leader.node != id);
+        self.passes.remove(&id);
         let node = self.node_mut(id);
         node.up = false;
         let mut rotted = false;
@@ -103,6 +104,9 @@ impl World {
         let emptied = self.makes(Mistake::EmptiedDiskVotes);
         let node = self.node_mut(id);
         node.held.clear();
+        node.plain.clear();
+        node.notes.clear();
+        (node.buried, node.start) = (None, Offset(0));
         node.lost = !emptied;
         self.losses += 1;
         Ok(())

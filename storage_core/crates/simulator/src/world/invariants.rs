@@ -112,6 +112,10 @@ impl World {
         let Some(partition) = self.partition() else { return Ok(()) };
         for segment in &partition.segments {
             let id = segment.descriptor.id;
+            if segment.compacted.is_some() {
+                self.check_replacement(segment)?;
+                continue;
+            }
             if let SegmentState::Sealed(value) = &segment.state
                 && self.promised.decided.get(&id) != Some(value)
             {

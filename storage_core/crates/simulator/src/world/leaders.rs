@@ -14,6 +14,7 @@ impl World {
         let leading = Leading { machine, next_id, carried: Vec::new(), carried_away: false };
         self.leaders.insert(segment, Arc::new(leading));
         self.check_table(&descriptor, next_id)?;
+        self.make_log(descriptor.leader.node, segment);
         self.take_carried(segment)
     }
 
@@ -33,6 +34,9 @@ impl World {
     pub(super) fn table_of(&self, descriptor: &Descriptor) -> BatchId {
         if self.makes(Mistake::DedupTableNotLoaded) {
             return 0;
+        }
+        if self.setting.cleans {
+            return self.table_at(descriptor.id).unwrap_or(0);
         }
         let before = self.chain_up_to(descriptor.id);
         let skipped = usize::from(self.makes(Mistake::CursorTailNotLoaded));
@@ -87,6 +91,8 @@ impl World {
         }
         let batch = batch_after(*written, id);
         *written = batch.mark();
+        self.note_time(id);
+        let leading = Arc::make_mut(self.leaders.get_mut(&segment).expect("it has room"));
         leading.next_id = leading.next_id.max(id + 1);
         self.leader_step(segment, LeaderInput::Assign(batch))
     }

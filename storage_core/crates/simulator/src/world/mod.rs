@@ -13,15 +13,31 @@ use walrus_replica::*;
 use crate::mistake::Mistake;
 use crate::record::{self, BatchId, batch_after};
 
+mod chores;
 mod claims;
 mod commands;
 mod copies;
 mod faults;
+mod forms;
 mod invariants;
 mod leaders;
+mod leaving;
+mod passes;
+mod plain;
+mod prepared;
 mod promises;
+mod readers;
+mod retention;
 mod rot;
+mod tables;
+mod views;
 
+pub use chores::Chore;
+pub use forms::Form;
+pub use passes::Pass;
+pub use plain::Plain;
+pub use readers::Reader;
+pub use retention::{Settings, TOMBSTONES_STAY_MS};
 pub use rot::Rot;
 
 /// An invariant that was found broken, in words.
@@ -47,9 +63,14 @@ pub struct Setting {
     pub nodes: u32,
     /// Acknowledged batches that all copies of the first segment hold at the start, which would take many events to come about.
     pub written: u8,
+    /// Sealed segments that come before the open one, whole on all copies and known to the metadata. They have the batches then, and
+    /// the open one has none.
+    pub sealed: u8,
     /// Whether clients repeat batches of which they are not sure, and leaders know them again. Else each batch is sent once,
     /// and waiting ones are carried over a roll.
     pub idempotent: bool,
+    /// Whether records go: by retention, by deletion and by compaction.
+    pub cleans: bool,
     /// A mistake to make.
     pub mistake: Option<Mistake>,
 }
@@ -107,6 +128,8 @@ pub struct Stored {
     pub cut: bool,
     /// Whether it is verified, and its votes are not remembered any more.
     pub forgotten: bool,
+    /// The next batch by the table of producers at the log's base, once the log is made.
+    pub table: Option<BatchId>,
 }
 
 /// A copy of a segment on a node.
@@ -137,6 +160,14 @@ pub struct Node {
     pub left: bool,
     /// The copies that it holds, by segment.
     pub held: BTreeMap<SegmentId, Held>,
+    /// The copies of sealed segments that have no vote, by segment.
+    pub plain: BTreeMap<SegmentId, Plain>,
+    /// Segments that took the place of others, and the disks that have them, as its disk remembers.
+    pub notes: BTreeMap<SegmentId, Vec<ReplicaRef>>,
+    /// The number below which all is trimmed, and the first segment that is not, as its disk remembers.
+    pub buried: Option<(u64, Descriptor)>,
+    /// The offset below which records were deleted, as its disk remembers.
+    pub start: Offset,
 }
 
 impl Node {
@@ -182,6 +213,18 @@ pub struct Promised {
     pub is_forgotten: bool,
     /// Every segment that was ever named, with its base.
     pub descriptors: BTreeMap<SegmentId, Descriptor>,
+    /// The segments that compactions wrote.
+    pub forms: BTreeMap<SegmentId, Arc<Form>>,
+    /// When clients sent batches first, milliseconds since the epoch.
+    pub times: BTreeMap<BatchId, u64>,
+    /// Clients have deleted the records below.
+    pub deleted_to: Offset,
+    /// The metadata have called all below gone.
+    pub gone_to: Offset,
+    /// The metadata have called all segments with lower numbers trimmed.
+    pub trimmed_below: u64,
+    /// Times since when tombstones, by offset, were all that was left of their keys.
+    pub alone_since: BTreeMap<Offset, u64>,
 }
 
 /// A whole cluster as one value.
@@ -197,6 +240,8 @@ pub struct World {
     pub opened: BTreeSet<SegmentId>,
     /// Attempts to recover, in order. Nothing is delivered to a dead one.
     pub recoverers: Vec<Arc<Recoverer>>,
+    /// The passes of compactions, by the nodes that make them.
+    pub passes: BTreeMap<NodeId, Arc<Pass>>,
     /// The metadata's present state.
     pub metadata: Arc<Committed>,
     /// The promises that were made so far.
@@ -209,6 +254,8 @@ pub struct World {
     pub filled: u64,
     /// Messages that were sent by the last act.
     pub outbox: Vec<Flight>,
+    /// The node whose clock is an hour ahead.
+    pub ahead: Option<NodeId>,
     now_ms: u64,
     minted: u32,
 }
@@ -228,12 +275,14 @@ impl World {
             leaders: BTreeMap::new(),
             opened: BTreeSet::new(),
             recoverers: Vec::new(),
+            passes: BTreeMap::new(),
             metadata: Arc::new(Committed { state: Metadata::default(), print: 0 }),
             promised: Arc::default(),
             next_id: 0,
             losses: 0,
             filled: 0,
             outbox: Vec::new(),
+            ahead: None,
             now_ms: NOW_MS,
             minted: 0,
         };
@@ -257,9 +306,10 @@ impl World {
         let create =
             Command::CreateTopic { topic: TOPIC, org, name, internal: false, config: BTreeMap::new(), first };
         world.propose(create).expect("new").expect("new");
+        world.set_first_settings();
         Arc::make_mut(&mut world.promised).descriptors.insert(descriptor.id, descriptor.clone());
         world.open(descriptor.id).expect("the first");
-        world.write_everywhere(descriptor.id).expect("nothing is broken yet");
+        world.prepare(descriptor.id).expect("nothing is broken yet");
         world
     }
 
@@ -267,7 +317,19 @@ impl World {
     pub fn add_node(&mut self) {
         let id = NodeId(u32::try_from(self.nodes.len()).expect("few") + 1);
         let disk = DiskId(self.mint());
-        let node = Node { id, disk, starts: 1, up: true, lost: false, left: false, held: BTreeMap::new() };
+        let node = Node {
+            id,
+            disk,
+            starts: 1,
+            up: true,
+            lost: false,
+            left: false,
+            held: BTreeMap::new(),
+            plain: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            buried: None,
+            start: Offset(0),
+        };
         self.nodes.push(Arc::new(node));
         self.register(id);
     }
@@ -353,6 +415,7 @@ impl World {
         self.nodes.iter().zip(&other.nodes).all(same)
             && self.leaders == other.leaders
             && self.recoverers == other.recoverers
+            && self.passes == other.passes
             && self.opened == other.opened
             && (Arc::ptr_eq(&self.promised, &other.promised) || self.promised == other.promised)
             && self.losses == other.losses

@@ -159,25 +159,4 @@ impl World {
         }
         Ok(())
     }
-
-    /// Writes the first [`Setting::written`] batches to all copies, at the start.
-    pub(super) fn write_everywhere(&mut self, segment: SegmentId) -> Checked {
-        for _ in 0..self.setting.written {
-            self.append(segment)?;
-        }
-        let replicas: Vec<NodeId> =
-            self.descriptor(segment).replicas.iter().map(|replica| replica.node).collect();
-        while !self.outbox.is_empty() {
-            for flight in std::mem::take(&mut self.outbox) {
-                self.deliver(&flight, None)?;
-            }
-            for node in &replicas {
-                let held = self.node(*node).held.get(&segment);
-                if held.is_some_and(|held| held.stored.synced < held.stored.batches.len()) {
-                    self.sync(*node, segment)?;
-                }
-            }
-        }
-        Ok(())
-    }
 }

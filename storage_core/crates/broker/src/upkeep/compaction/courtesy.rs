@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::copies::Copies;
 use crate::copies::pace::Pace;
+use crate::node::patience;
 
-/// How often the use of the disk is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Others that move fewer bytes in a second are not in the way of anybody.
 const QUIET_BYTES_PER_SECOND: u64 = 4 << 20;
 /// Least pace of a pass, so that it ends some day: bytes that it reads in a second.
@@ -39,7 +38,7 @@ impl Courtesy {
     /// Waits as long as the bytes that were read may take beside what others do. Blocks the calling thread.
     pub(super) fn give_way(&mut self, copies: &Copies, bytes: u64) {
         let elapsed = self.looked.elapsed();
-        if elapsed >= LOOK_EVERY {
+        if elapsed >= patience::COURTESY_LOOK {
             let moved = moved_here(copies);
             let by_others =
                 moved.saturating_sub(self.moved).saturating_sub(std::mem::take(&mut self.written));

@@ -18,6 +18,7 @@ use walrus_metadata::{
 use walrus_model::NodeId;
 
 use crate::copies::Copies;
+use crate::copies::scratch::Stage;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 use crate::partition::Partitions;
@@ -32,8 +33,8 @@ pub(crate) async fn keep_compacting(partitions: Arc<Partitions>) {
     let mut worker = None;
     while !shutdown.is_cancelled() {
         failed.retain(|_, at| at.elapsed() < patience::COMPACTION_RETRY);
+        clear_scratch(&copies).await;
         let metadata = copies.cluster().routing().metadata.clone();
-        clear_scratch(&copies, &metadata);
         abandon_left(&copies, &metadata).await;
         let Some(pass) = most_due(&partitions, &metadata, &failed) else {
             if shutdown.run_until_cancelled(tokio::time::sleep(patience::COMPACTION_LOOK)).await.is_none() {
@@ -179,19 +180,26 @@ fn place_of(topic: &Topic, partition: &Partition) -> PartitionPlace {
     PartitionPlace { topic: topic.id, partition: partition.index }
 }
 
-/// Deletes what earlier passes wrote and the metadata do not know. No pass runs now.
-fn clear_scratch(copies: &Copies, metadata: &Metadata) {
+/// Deletes what earlier passes wrote and the metadata do not know. No pass runs now. What was only being written nobody can know. What
+/// was offered may have its place by metadata that are newer than those here, or that have forgotten it: then it is theirs.
+async fn clear_scratch(copies: &Copies) {
     let scratch = copies.table().scratch();
-    if metadata.cluster_id.is_none() {
-        return; // nobody knows yet what is listed
+    let left = scratch.all();
+    if left.is_empty() {
+        return;
     }
-    for segment in scratch.all() {
+    let is_sure = copies.cluster().await_all_metadata("what a compaction wrote").await.is_ok();
+    let metadata = copies.cluster().routing().metadata.clone();
+    for (segment, stage) in left {
         let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
         let mut listed = partitions.flat_map(Partition::all_segments);
-        let cleared = if listed.any(|one| one.descriptor.id == segment) {
-            scratch.forget(segment)
-        } else {
-            scratch.delete(segment)
+        let is_known =
+            listed.any(|one| one.descriptor.id == segment) || copies.table().replacements().knows(segment);
+        let cleared = match stage {
+            Stage::Writing => scratch.delete(segment),
+            Stage::Offered if is_known => scratch.forget(segment),
+            Stage::Offered if is_sure => scratch.delete(segment),
+            Stage::Offered => Ok(()),
         };
         if let Err(error) = cleared {
             tracing::warn!(%segment, %error, "what a compaction left is still there");

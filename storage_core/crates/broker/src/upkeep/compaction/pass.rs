@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use walrus_log::{KeyMap, Noted, SieveRules};
 use walrus_metadata::{BATCH_BYTES_MAX, PartitionPlace, PassEnd, Request, Segment, SegmentState, runs};
-use walrus_model::Offset;
+use walrus_model::{Offset, SegmentId};
 
 use super::rewriting::Rewriting;
 use super::source::{Next, Source};
@@ -63,6 +63,8 @@ impl Pass {
             first_unread: first_left_out,
             ..PassSummary::default()
         };
+        // Those that are in no run stay, and each run leaves one.
+        let mut left: Vec<SegmentId> = segments.iter().map(|segment| segment.descriptor.id).collect();
         let mut looked_at = 0;
         for run in runs {
             if run.start > looked_at {
@@ -79,12 +81,12 @@ impl Pass {
             };
             let rewriting =
                 Rewriting { source: &source, place: self.place, run: &segments[run], keys: &keys, rules };
-            rewriting.run(&mut summary)?;
+            left.push(rewriting.run(&mut summary)?);
         }
         if looked_at < covered {
             self.pass_over(&segments[looked_at], &mut summary);
         }
-        self.finish(copies, &summary)?;
+        self.finish(copies, &summary, left)?;
         Ok(summary)
     }
 
@@ -132,12 +134,14 @@ impl Pass {
         Ok(NotedPart { cleaned_to: end_of(&self.segments), first_left_out })
     }
 
-    fn finish(&self, copies: &Arc<Copies>, summary: &PassSummary) -> Result<()> {
+    /// Tells the metadata how far the pass came, and which segments are there now.
+    fn finish(&self, copies: &Arc<Copies>, summary: &PassSummary, segments: Vec<SegmentId>) -> Result<()> {
         let proven = summary.first_unread.unwrap_or(summary.cleaned_to).min(summary.cleaned_to);
         let has_some = summary.tombstones_kept > 0;
         // Those behind a batch that cannot be read stay as long as that does, and no pass is due for them.
         let gone_below = if has_some { self.tombstones_below } else { self.tombstones_below.max(proven) };
         let end = PassEnd {
+            segments,
             cleaned_to: summary.cleaned_to,
             tombstones_gone_below: gone_below,
             tombstones_kept_below: has_some.then_some(proven),

@@ -14,6 +14,7 @@ use walrus_model::{Digest, LeaderRef, NodeId, Offset, SegmentId};
 
 use super::source::{Next, Source};
 use super::summary::{PassSummary, Stay};
+use crate::copies::scratch::Stage;
 use crate::copies::{codec, sealing};
 use crate::node::error::{Error, Result};
 use crate::node::obstacle::Obstacle;
@@ -32,13 +33,13 @@ pub(super) struct Rewriting<'a> {
 }
 
 impl Rewriting<'_> {
-    /// Writes the run again as one segment, unless it is one from which nothing goes.
-    pub(super) fn run(&self, summary: &mut PassSummary) -> Result<()> {
+    /// Writes the run again as one segment, unless it is one from which nothing goes; answers which one is there then.
+    pub(super) fn run(&self, summary: &mut PassSummary) -> Result<SegmentId> {
         if let [_] = self.run
             && let Some(stays) = self.all_of_one()?
         {
             summary.count(&stays);
-            return Ok(());
+            return Ok(self.run[0].descriptor.id);
         }
         let disks = self.disks()?;
         let id = SegmentId(Uuid::new_v4());
@@ -55,7 +56,7 @@ impl Rewriting<'_> {
         };
         self.offer(offer)?;
         summary.count(&stays);
-        Ok(())
+        Ok(id)
     }
 
     /// What stays of a single segment from which nothing goes; `None` if something does.
@@ -113,17 +114,20 @@ impl Rewriting<'_> {
     /// Offers a candidate, and waits until it has its place.
     fn offer(&self, offer: CompactionOffer) -> Result<()> {
         let id = offer.segment;
+        let scratch = self.source.copies().table().scratch();
+        let failed = |error| self.source.copies().bucket().error("the note of a log", error);
+        scratch.note(id, Stage::Offered).map_err(failed)?;
         let runtime = self.source.copies().tasks().runtime();
         let request = Request::OfferCompaction { place: self.place, offer };
         let asked = self.source.copies().cluster().control().ask(&request, patience::METADATA_ANSWER);
         if let Err(error) = runtime.block_on(asked) {
-            // Whether it is listed after all shows when the next pass begins, and the log goes then if it is not.
+            // Whether it is listed after all shows when the next pass begins; the log goes then if it is not.
             return Err(Obstacle::RequestFailed { error: Box::new(error) }.into());
         }
         let shutdown = self.source.copies().tasks().shutdown();
         let verdict = runtime.block_on(shutdown.run_until_cancelled(self.await_place(id)));
         match verdict {
-            Some(true) => self.forget_scratch(id),
+            Some(true) => scratch.forget(id).map_err(failed),
             Some(false) => {
                 Err(Error::Internal { message: format!("segment {id} has not taken the place of others") })
             }
@@ -155,11 +159,6 @@ impl Rewriting<'_> {
             drop(tokio::time::timeout(patience::UPKEEP_LOOK, versions.changed()).await);
         }
         false
-    }
-
-    fn forget_scratch(&self, id: SegmentId) -> Result<()> {
-        let failed = |error| self.source.copies().bucket().error("the note of a log", error);
-        self.source.copies().table().scratch().forget(id).map_err(failed)
     }
 
     fn delete(&self, id: SegmentId) {

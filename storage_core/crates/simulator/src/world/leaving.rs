@@ -1,0 +1,142 @@
+//! Copies that leave disks, what a disk remembers before they go, and metadata that are told what they have forgotten.
+
+use walrus_metadata::{Command, CopyState, PartitionPlace, PartitionStart};
+
+use super::*;
+
+impl World {
+    /// The listed segment that has the place of one that was replaced.
+    pub(super) fn taker<'a>(
+        partition: &'a metadata::Partition,
+        replaced: &metadata::Segment,
+    ) -> Option<&'a metadata::Segment> {
+        let number = replaced.descriptor.number;
+        let has_place = |listed: &&metadata::Segment| {
+            (listed.first_number()..=listed.descriptor.number).contains(&number)
+        };
+        let taker = partition.segments.iter().find(has_place);
+        taker.filter(|listed| listed.descriptor.id != replaced.descriptor.id)
+    }
+
+    /// Whether enough copies of what took a segment's place are verified for those of the segment to go.
+    pub(super) fn is_safe(taker: &metadata::Segment) -> bool {
+        let verified = taker.copies.iter().filter(|copy| copy.state == CopyState::Verified).count();
+        verified >= taker.descriptor.write_quorum()
+    }
+
+    /// Remembers on a node's disk what took the place of others.
+    pub(super) fn note(&mut self, id: NodeId, taker: SegmentId, copies: Vec<ReplicaRef>) {
+        self.node_mut(id).notes.entry(taker).or_insert(copies);
+    }
+
+    /// Whether metadata list the segment of a note, or what took its place in turn, or call it trimmed.
+    pub(super) fn knows(&self, partition: &metadata::Partition, noted: SegmentId) -> bool {
+        let Some(form) = self.promised.forms.get(&noted) else { return true };
+        let (number, generation) =
+            (form.replacement.descriptor.number, form.replacement.compacted.generation);
+        let has_place = |listed: &metadata::Segment| {
+            (listed.first_number()..=listed.descriptor.number).contains(&number)
+                && listed.compacted.as_ref().is_some_and(|compacted| compacted.generation >= generation)
+        };
+        number < partition.trimmed_below
+            || partition.segments.iter().any(|listed| listed.descriptor.id == noted || has_place(listed))
+    }
+
+    /// Remembers on a node's disk what the metadata call trimmed and deleted.
+    pub(super) fn bury(&mut self, id: NodeId, known: &Committed) {
+        let Some(topic) = known.state.topics.get(&TOPIC) else { return };
+        let partition = &topic.partitions[0];
+        let first = partition.segments.first().map(|first| first.descriptor.clone());
+        let node = self.node_mut(id);
+        node.start = node.start.max(partition.start);
+        if partition.trimmed_below > node.buried.as_ref().map_or(0, |(below, _)| *below) {
+            node.buried = first.map(|first| (partition.trimmed_below, first));
+        }
+    }
+
+    /// Deletes a node's copy of a segment that was trimmed, replaced or given up.
+    pub(super) fn delete_copy(&mut self, id: NodeId, segment: SegmentId, is_given_up: bool) -> Checked {
+        if !is_given_up && self.number(segment) >= self.promised.trimmed_below {
+            return violation(format!("R10: {id:?} deletes {segment:?}, which no metadata called trimmed"));
+        }
+        self.node_mut(id).plain.remove(&segment);
+        if self.node(id).held.contains_key(&segment) {
+            self.drop_copy(id, segment)?;
+        }
+        self.check_spread()
+    }
+
+    /// Tells the metadata of a trim that they have forgotten.
+    pub(super) fn repeat_trim(&mut self, id: NodeId) -> Checked {
+        let Some((below_number, first)) = self.node(id).buried.clone() else { return Ok(()) };
+        let command = Command::Trim { topic: TOPIC, partition: 0, below_number, first: Some(first) };
+        self.propose(command).map(drop)
+    }
+
+    /// Tells the metadata of a deletion of records that they have forgotten.
+    pub(super) fn repeat_start(&mut self, id: NodeId) -> Checked {
+        let starts = vec![PartitionStart { partition: 0, start: self.node(id).start }];
+        self.propose(Command::DeleteRecords { topic: TOPIC, starts }).map(drop)
+    }
+
+    /// Tells the metadata of a replacement that they have forgotten.
+    pub(super) fn repeat_compaction(&mut self, id: NodeId, noted: SegmentId) -> Checked {
+        let Some(form) = self.promised.forms.get(&noted) else { return Ok(()) };
+        let replacement = Box::new(form.replacement.clone());
+        let copies = self.node(id).notes[&noted].clone();
+        let place = PartitionPlace { topic: TOPIC, partition: 0 };
+        self.propose(Command::RepeatCompaction { place, replacement, copies }).map(drop)
+    }
+
+    /// Lists copies that are missing and gives up those that are too many, as the node that leads the metadata does.
+    pub fn keep_copies(&mut self) -> Checked {
+        for change in metadata::upkeep(&self.metadata.state, &everybody(&self.metadata.state)).changes {
+            let metadata::CopyChange { topic, partition, segment, version, added, given_up } = change;
+            let command = Command::SetCopies { topic, partition, segment, version, added, given_up };
+            drop(self.propose(command)?);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to clean: every copy that the metadata list is whole, none leaves, and they know what any disk does.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.unclean().is_none()
+    }
+
+    /// What is left to clean, in words.
+    #[must_use]
+    pub fn unclean(&self) -> Option<String> {
+        let partition = self.partition()?;
+        if let Some(left) = partition.compaction.replaced.first() {
+            return Some(format!("copies of {:?} have not left", left.descriptor.id));
+        }
+        if partition.compaction.candidate.is_some() || !self.passes.is_empty() {
+            return Some("a compaction is under way".to_owned());
+        }
+        for listed in &partition.segments {
+            let is_sealed = matches!(listed.state, SegmentState::Sealed(_));
+            let whole = listed.copies.iter().filter(|copy| {
+                let node = self.node(copy.replica.node);
+                copy.state == CopyState::Verified
+                    && !node.lost
+                    && node.disk == copy.replica.disk
+                    && self.has_whole(self.node(copy.replica.node), listed.descriptor.id)
+            });
+            if is_sealed && whole.count() < self.setting.replication.factor as usize {
+                return Some(format!("{:?} has too few copies: {:?}", listed.descriptor.id, listed.copies));
+            }
+        }
+        self.nodes.iter().filter(|node| !node.lost).find_map(|node| {
+            let noted = node.notes.keys().find(|noted| !self.knows(partition, **noted));
+            let below = node.buried.as_ref().map_or(0, |(below, _)| *below);
+            let forgotten = below > partition.trimmed_below || node.start > partition.log_start();
+            (forgotten || noted.is_some()).then(|| {
+                format!(
+                    "{:?} knows more: trimmed below {below}, start {:?}, noted {noted:?}",
+                    node.id, node.start
+                )
+            })
+        })
+    }
+}
