@@ -119,6 +119,7 @@ def _inside(namespace: str, chosen: argparse.Namespace, console: Console) -> int
             say=lambda line: console.print(f"{time.monotonic() - began:6.1f} s {line}"),
             directory=directory,
             forgets=chosen.scenario is None or SCENARIOS[chosen.scenario].forgets,
+            vanishes=chosen.scenario is not None and SCENARIOS[chosen.scenario].vanishes,
             planned=chosen.nodes > 1 and chosen.scenario is not None and SCENARIOS[chosen.scenario].planned,
         )
     except (WalrusError, NetworkError, StoreError, TimeoutError, RuntimeError, AssertionError, OSError) as failure:

@@ -10,6 +10,7 @@ from walrus_client.admin.model import Status
 
 TIMEOUT_S = 120.0
 LOOK_S = 0.2
+LISTED_MAX = 10_000  # a node lists no more
 
 
 class Administration:
@@ -56,6 +57,11 @@ class Administration:
         if status is None:
             return False
         return status.under_replicated == 0 and not {known.disk for known in status.nodes} & set(disks)
+
+    def listed(self, *, node: int) -> set[str]:
+        """The segments of all topics, also of those that Walrus keeps for itself, as a node knows them."""
+        with self.of(node) as admin:
+            return {segment.uuid for segment in admin.segments(limit=LISTED_MAX)}
 
     def wait_until_it_has_all(self, node: int) -> None:
         """Returns when a disk has every record that was acknowledged before, and no segment lacks a copy.

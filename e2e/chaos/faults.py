@@ -8,6 +8,8 @@ which acknowledge, a fault of one node must not even hold them back for long.
 from dataclasses import dataclass
 from enum import StrEnum
 
+CLOCK_WRONG_S = 3_600
+
 
 class Kind(StrEnum):
     """What is done to the nodes of a fault."""
@@ -46,6 +48,7 @@ class Target(StrEnum):
 
     DRAWN = "drawn"
     METADATA_LEADER = "metadata-leader"
+    COMPACTOR = "compactor"  # the node that compacts a topic, most likely while it does
     SEGMENT_LEADER = "segment-leader"  # the leader of the open segment of the workload's first partition
 
 
@@ -99,6 +102,11 @@ class Fault:
     rest_ms: int  # how long nothing is done after it was healed and writes went on
     target: Target = Target.DRAWN
     through: bool = False  # it is not healed before writes went on in spite of it
+
+    @property
+    def clock_wrong_s(self) -> int:
+        """How far ahead a fault of clocks puts them; behind, if it is negative."""
+        return CLOCK_WRONG_S if self.lasting_ms % 2 else -CLOCK_WRONG_S
 
     def __str__(self) -> str:
         who = " ".join(f"node-{node}" for node in self.nodes) if self.target is Target.DRAWN else str(self.target)

@@ -4,27 +4,32 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
+from harness.waiting import wait_until
 from walrus_client import Client, Partition
 
+from chaos import compacting
 from chaos.claims import held_to_account
 from chaos.cursor import judge_cursor
 from chaos.disk_verdict import Extent, judge_disks
 from chaos.failovers import Failovers
-from chaos.faults import Fault
+from chaos.faults import Fault, Kind
+from chaos.leftovers import Leftovers, judge_leftovers
 from chaos.preparation import prepared
-from chaos.vanishing import vanishing
+from chaos.vanishing import Vanishing, vanishing
 from chaos.verdict import Verdict, judge
 from chaos.workload import CURSOR_TOPIC, Crew, Shape, Workload, running
 from chaos.world import World
 
 PROGRESS_TIMEOUT_S = 180.0
+LEFT_TIMEOUT_S, LEFT_LOOK_S = 60.0, 1.0
 SLOW_S = 5.0  # whoever takes longer to go on is named
 
 Say = Callable[[str], None]
@@ -93,11 +98,13 @@ def run(
     directory: Path,
     forgets: bool = False,
     planned: bool = False,
+    vanishes: bool = False,
 ) -> Report:
     """Does *faults* until they end or *duration_s* is over, then checks everything.
 
     With *forgets* the metadata may lose commands, and with them that a topic was deleted. With *planned* each fault
-    waits until all nodes have caught up, and nothing may fail over. Raises what made the cluster or a client give up.
+    waits until all nodes have caught up, and nothing may fail over. With *vanishes* records must go meanwhile, of all
+    topics that let some go. Raises what made the cluster or a client give up.
     """
     report = Report(seed)
     failovers = Failovers() if planned else None
@@ -117,28 +124,48 @@ def run(
         for fault in faults:
             if time.monotonic() - began >= duration_s:
                 break
-            _once(world, crew, fault, report, say, failovers)
+            _once(world, crew, vanished, fault, report, say, failovers)
+        went = vanished.went()
     if failovers is not None:
         failovers.note(world.failovers())
         report.verdicts["failovers"] = failovers
     report.verdicts["claims of every node"] = claims
-    report.verdicts["topics from which records go"] = vanished
+    report.verdicts["records that expire"] = vanished.expiring
+    report.verdicts["records of keys"] = vanished.compacted
+    if vanished.lives is not None:
+        report.verdicts["topics made again"] = vanished.lives
+    if vanishes:
+        report.verdicts["gone while faults were done"] = went
+    if not forgets:
+        say("waiting until nothing is left on the disks of what is gone")
+        report.verdicts["left on the disks"] = _wait_for_leftovers(world)
     report.acked = workload.total()
     say(f"{report.acked} records acknowledged; checking what the log and the disks hold")
-    _judge(world, workload, report, write_quorum)
+    _judge(world, workload, vanished, report, write_quorum)
     (directory / "summary.json").write_text(report.summary() + "\n")
     return report
 
 
-def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say, failovers: Failovers | None) -> None:
+def _once(
+    world: World,
+    crew: Crew,
+    vanished: Vanishing,
+    fault: Fault,
+    report: Report,
+    say: Say,
+    failovers: Failovers | None,
+) -> None:
     workload = crew.workload
     if failovers is not None:
         world.wait_until_all_have_caught_up()
         failovers.note(world.failovers())
     before, in_spite = workload.total(), ""
     with prepared(world, crew, fault):
+        done = world.aimed(fault)
         struck = time.monotonic()
-        done = world.inject(fault)
+        world.inject(done)
+        if done.kind is Kind.CLOCK and done.clock_wrong_s > 0:
+            vanished.clocks.go_ahead(done.nodes, struck)
         if fault.through:
             last = workload.wait_for_progress(PROGRESS_TIMEOUT_S)
             report.through_s.append(time.monotonic() - struck)
@@ -148,6 +175,7 @@ def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say, fail
             failovers.note(world.failovers())
         world.heal(done)
     healed = time.monotonic()
+    vanished.clocks.are_right(healed)
     last = workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend)
     resumed_s = time.monotonic() - healed
     world.tend()
@@ -160,23 +188,37 @@ def _once(world: World, crew: Crew, fault: Fault, report: Report, say: Say, fail
     threading.Event().wait(fault.rest_ms / 1000)
 
 
-def _judge(world: World, workload: Workload, report: Report, write_quorum: int) -> None:
+def _wait_for_leftovers(world: World) -> Leftovers:
+    """Waits until no disk has anything of a segment that no topic has, for a while at most; says what is left then."""
+    left = Leftovers()
+
+    def is_clean() -> bool:
+        nonlocal left
+        left = judge_leftovers(world.listed_segments(), world.segments_on_disks())
+        return bool(left)
+
+    with suppress(TimeoutError):
+        wait_until("disks to be clean", is_clean, timeout_s=LEFT_TIMEOUT_S, every_s=LEFT_LOOK_S)
+    return left
+
+
+def _judge(world: World, workload: Workload, vanished: Vanishing, report: Report, write_quorum: int) -> None:
     """Reads every partition through every node, then kills all and reads their disks: all must show the same log."""
     verdicts = report.verdicts
-    places = [*workload.places, (CURSOR_TOPIC, 0)]
-    held: dict[tuple[str, int], Verdict] = {}
-    for topic, partition in places:
+    held: dict[tuple[str, int], Sequence[int]] = {(compacting.TOPIC, 0): vanished.compacted.hashes()}
+    for topic, partition in [*workload.places, (CURSOR_TOPIC, 0)]:
         for node in world.nodes:
-            held[topic, partition] = _read(world, workload, topic, partition, node)
-            verdicts[f"{topic}/{partition} through node-{node}"] = held[topic, partition]
+            verdict = _read(world, workload, topic, partition, node)
+            held[topic, partition] = verdict.held
+            verdicts[f"{topic}/{partition} through node-{node}"] = verdict
     verdicts["cursor"] = judge_cursor(workload.cursor)
     verdicts["claims that a cursor is at its end"] = workload.emptiness
     verdicts["answers to readers"] = Answers(dict(workload.refusals))
     with Client(world.bootstrap) as client:
-        partitions = {(topic, each.partition): each for topic, _ in places for each in client.segments(topic)}
+        partitions = {(topic, each.partition): each for topic, _ in held for each in client.segments(topic)}
     world.end()
     stores = world.stores()
-    for place in places:
+    for place, values in held.items():
         extents = _extents(partitions[place])
         copies = {
             (extent.segment, node): logs[extent.segment].batches()
@@ -184,11 +226,11 @@ def _judge(world: World, workload: Workload, report: Report, write_quorum: int) 
             for node, logs in stores.items()
             if extent.segment in logs
         }
-        verdict = judge_disks(
-            extents, copies, held=held[place].held, write_quorum=write_quorum, unwrap=partial(_unwrapped, place[0])
+        on_disks = judge_disks(
+            extents, copies, held=values, write_quorum=write_quorum, unwrap=partial(_unwrapped, place[0])
         )
-        report.copies += verdict.copies
-        verdicts[f"{place[0]}/{place[1]} on the disks"] = verdict
+        report.copies += on_disks.copies
+        verdicts[f"{place[0]}/{place[1]} on the disks"] = on_disks
 
 
 def _read(world: World, workload: Workload, topic: str, partition: int, node: int) -> Verdict:

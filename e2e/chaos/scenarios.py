@@ -9,6 +9,7 @@ from chaos.schedule import spare
 
 KILLS = 100
 REST_MS = 500
+TOPICS_ROUNDS = 2
 ROLLED_MS = 3_000  # until segments have rolled
 
 
@@ -42,7 +43,8 @@ class Cast:
 class Scenario:
     """What is done; how many copies of each segment it takes to survive it, whether each node must have one, whether
     the metadata may lose commands, and whether nodes are only asked to stop, one at a time and while all others have
-    caught up, so that nothing fails over.
+    caught up, so that nothing fails over. Whether records must go, of all topics that let some go, while faults are
+    done.
     """
 
     what: str
@@ -51,6 +53,7 @@ class Scenario:
     everywhere: bool = False
     forgets: bool = False
     planned: bool = False
+    vanishes: bool = False
 
 
 def _short(cast: Cast) -> Iterator[Fault]:
@@ -173,6 +176,30 @@ def _rolling_restart(cast: Cast) -> Iterator[Fault]:
             yield Fault(Kind.STOP, (node,), 500, REST_MS)
 
 
+def _topics(cast: Cast) -> Iterator[Fault]:
+    """Faults of many kinds in any order: compactions, expiries and deletions are always under way."""
+    leader, metadata, through = Target.SEGMENT_LEADER, Target.METADATA_LEADER, cast.can_spare_one()
+    for _ in range(TOPICS_ROUNDS):
+        faults = [
+            Fault(Kind.KILL, cast.some(1), cast.lasting(500, 2_000), REST_MS, leader, through),
+            Fault(Kind.KILL, cast.some(1), cast.lasting(100, 1_500), REST_MS, metadata),
+            Fault(Kind.KILL, cast.everyone, cast.lasting(100, 1_000), REST_MS),
+            *(Fault(Kind.KILL, cast.some(1), cast.lasting(300, 2_000), 0, Target.COMPACTOR) for _ in range(3)),
+            Fault(Kind.PAUSE, cast.some(1), cast.lasting(2_000, 6_000), REST_MS, Target.COMPACTOR),
+            Fault(Kind.CUT_METADATA, cast.some(1), cast.lasting(2_000, 5_000), REST_MS, Target.COMPACTOR),
+            Fault(Kind.CRASH_LOOP, cast.some(1), cast.lasting(1_500, 4_000), REST_MS),
+            Fault(Kind.STOP, cast.some(1), cast.lasting(300, 2_000), REST_MS),
+            Fault(Kind.PAUSE, cast.some(1), cast.lasting(3_000, 7_000), REST_MS),
+            Fault(Kind.ISOLATE, cast.some(1), cast.lasting(3_000, 7_000), REST_MS, through=through),
+            Fault(Kind.CUT_DATA, cast.some(1), cast.lasting(2_000, 5_000), REST_MS),
+            Fault(Kind.CUT_METADATA, cast.some(1), cast.lasting(2_000, 5_000), REST_MS, metadata),
+            Fault(Kind.DISK_FULL, cast.some(1), cast.lasting(2_000, 4_000), REST_MS),
+            Fault(Kind.CLOCK, cast.some(1), cast.lasting(1_000, 4_000), REST_MS),
+        ]
+        cast.draw.shuffle(faults)
+        yield from faults
+
+
 def _clocks(cast: Cast) -> Iterator[Fault]:
     """Nothing that a cluster does depends on the time of the day."""
     for _ in range(3):
@@ -217,5 +244,10 @@ SCENARIOS = {
         "the metadata of all nodes are from before a topic, which is taken back", _rolled_back_topic, forgets=True
     ),
     "rolling-restart": Scenario("each node is restarted in turn", _rolling_restart, planned=True),
+    "topics": Scenario(
+        "faults of many kinds while topics let records go: too old, stood for by later ones, deleted",
+        _topics,
+        vanishes=True,
+    ),
     "clocks": Scenario("clocks jump", _clocks),
 }

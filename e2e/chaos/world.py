@@ -27,15 +27,17 @@ from chaos.administration import Administration
 from chaos.clocks import Clocks
 from chaos.faults import Fault, Kind, Target
 from chaos.network import Network, address
-from chaos.stores import StoredLog, read_store
+from chaos.stores import StoredLog, list_store, read_store
 
 TEXT_PORT, GRPC_PORT, HTTP_PORT, RAFT_PORT, PEER_PORT, ADMIN_PORT = 8080, 9090, 8088, 6000, 6001, 9091
 READY_TIMEOUT_S = 120.0
 CRASHES = 3
-CLOCK_WRONG_S, ASLEEP_S = 3_600, 60
+ASLEEP_S = 60
 MAY_END_S = 60.0  # after a disk was full
 SCRUB_EVERY_MS = 500
 MENDED_TIMEOUT_S, MENDED_LOOK_S = 120.0, 1.0
+COMPACTED, COMPACTION_REST_S = b"a partition is compacted", 2.0  # what a node logs, and how long it then rests
+COMPACTING_TIMEOUT_S, COMPACTING_MS = 6.0, 100  # a compaction most likely ends within so long
 RESET_S = 0.5  # for connections that stand to be reset
 _FAILOVERS = re.compile(r'walrus_failovers_total\{reason="([a-z_]+)"\} ([0-9.]+)')
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -96,6 +98,18 @@ class World:
         """What lies on each disk, by node and segment. No node may run."""
         return {node: read_store(self._home(node) / "log") for node in self.nodes}
 
+    def segments_on_disks(self) -> dict[int, set[str]]:
+        """The segments of which each disk has bytes, by node. All of them run, and stand still one after the other."""
+        found = {}
+        for node in self.nodes:
+            with self._standing_still(node) as store:
+                found[node] = list_store(store)
+        return found
+
+    def listed_segments(self) -> set[str]:
+        """The segments of all topics, as a node knows them."""
+        return self._administration.listed(node=self.nodes[0])
+
     def is_whole(self) -> bool:
         """Whether every node serves, and the metadata is in as many hands as it will be."""
         voters = max(count for count in (1, 3, 5) if count <= len(self.nodes))
@@ -151,9 +165,24 @@ class World:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
 
-    def inject(self, fault: Fault) -> Fault:
-        """Does a fault; returns it with the nodes that it really hit. Some kinds take their whole time."""
-        fault = self._aimed(fault)
+    def aimed(self, fault: Fault) -> Fault:
+        """The fault with its target found; who was drawn is hit if it cannot be.
+
+        Waits where a moment is part of the target.
+        """
+        match fault.target:
+            case Target.DRAWN:
+                return fault
+            case Target.METADATA_LEADER:
+                found = self._metadata_leader()
+            case Target.SEGMENT_LEADER:
+                found = self._segment_leader()
+            case Target.COMPACTOR:
+                found = self._compactor(fault.lasting_ms % COMPACTING_MS)
+        return replace(fault, nodes=(found,) if found else fault.nodes, target=Target.DRAWN)
+
+    def inject(self, fault: Fault) -> None:
+        """Does a fault to its nodes. Some kinds take their whole time."""
         nodes = fault.nodes
         match fault.kind:
             case Kind.KILL:
@@ -190,7 +219,6 @@ class World:
                     self._set_clock(fault, node)
             case _:
                 self._cut(fault)
-        return fault
 
     def heal(self, fault: Fault) -> None:
         """Takes a fault back: processes run again, the network is whole."""
@@ -289,17 +317,6 @@ class World:
             else:
                 shutil.rmtree(self._disk(node))
 
-    def _aimed(self, fault: Fault) -> Fault:
-        """The fault with its target found; who was drawn is hit if it cannot be."""
-        match fault.target:
-            case Target.DRAWN:
-                return fault
-            case Target.METADATA_LEADER:
-                found = self._metadata_leader()
-            case Target.SEGMENT_LEADER:
-                found = self._segment_leader()
-        return replace(fault, nodes=(found,) if found else fault.nodes, target=Target.DRAWN)
-
     def _crash_again_and_again(self, fault: Fault) -> None:
         for _ in range(CRASHES):
             self._end(fault.nodes, signal.SIGKILL)
@@ -373,7 +390,7 @@ class World:
         if fault.kind is Kind.SUSPEND:
             self._clock().sleep(node, seconds=ASLEEP_S)
         else:
-            self._clock().shift(node, wall_s=CLOCK_WRONG_S if fault.lasting_ms % 2 else -CLOCK_WRONG_S)
+            self._clock().shift(node, wall_s=fault.clock_wrong_s)
 
     def _clock(self) -> Clocks:
         assert self._clocks is not None, "faults of clocks are left out where there are none to set"
@@ -411,6 +428,27 @@ class World:
             return None
         hosts = {self.grpc_address(node): node for node in self.nodes}
         return hosts.get(leader.grpc_address) if leader else None
+
+    def _compactor(self, later_ms: int) -> int | None:
+        """Waits until a node tells of a compaction, and for as long as it then rests before the next one."""
+        logs = {node: self._directory / f"node-{node}.log" for node in self.nodes}
+        sizes = {node: log.stat().st_size for node, log in logs.items()}
+        found: list[int] = []
+
+        def has_told() -> bool:
+            for node, log in logs.items():
+                with log.open("rb") as file:
+                    file.seek(sizes[node])
+                    if COMPACTED in file.read():
+                        found.append(node)
+            return bool(found)
+
+        try:
+            wait_until("a compaction", has_told, timeout_s=COMPACTING_TIMEOUT_S)
+        except TimeoutError:
+            return None
+        threading.Event().wait(COMPACTION_REST_S + later_ms / 1_000)
+        return found[0]
 
     def _status(self, node: int) -> dict[str, Any]:
         try:
