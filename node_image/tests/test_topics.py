@@ -361,9 +361,7 @@ def test_a_compacted_topic_keeps_the_last_record_of_each_key_for_whoever_reads(n
         assert opened.base_offset == sealed.end_offset
         assert client.describe_topic("t").partitions[0].compacted_to == sealed.end_offset
         described = cli(nodes[2], "topics", "describe", "t")
-        assert re.search(rf"^ *0 +0 +1 +.*kept for ever.* +{sealed.end_offset} *$", described, re.MULTILINE), (
-            described
-        )
+        assert re.search(rf"^ *0 +0 +1 +.*kept for ever.* +{sealed.end_offset} *$", described, re.MULTILINE), described
         # A tombstone is all that is left of its key, and goes when nobody can lack it any more.
         client.append("t", [OutRecord(None, key=b"k0")])
         for number in range(30):
