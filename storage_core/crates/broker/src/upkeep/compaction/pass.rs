@@ -16,7 +16,7 @@ use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 
 /// Limit on the memory in which the keys of a pass are noted. What does not fit is left to the next pass.
-const KEYS_BYTES_MAX: usize = 40 << 20;
+const KEYS_BYTES_MAX: usize = 24 << 20;
 
 /// Memory of one key, with the room that the map needs beside it.
 const KEY_BYTES: u64 = 20;
