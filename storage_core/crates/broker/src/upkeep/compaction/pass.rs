@@ -9,7 +9,7 @@ use walrus_model::{Offset, SegmentId};
 
 use super::rewriting::Rewriting;
 use super::source::{Next, Source};
-use super::summary::PassSummary;
+use super::summary::{PassSummary, Stay};
 use crate::copies::Copies;
 use crate::node::error::Result;
 use crate::node::obstacle::Obstacle;
@@ -60,39 +60,30 @@ impl Pass {
             cleaned_to,
             segments_before: covered,
             segments_after: covered - joined,
-            first_unread: first_left_out,
-            ..PassSummary::default()
+            stays: Stay { first_unread: first_left_out, ..Stay::default() },
         };
         // Those that are in no run stay, and each run leaves one.
         let mut left: Vec<SegmentId> = segments.iter().map(|segment| segment.descriptor.id).collect();
         let mut looked_at = 0;
         for run in runs {
             if run.start > looked_at {
-                self.pass_over(&segments[looked_at], &mut summary);
+                pass_over(&segments[looked_at], &mut summary.stays);
             }
             looked_at = run.end;
             let rules = SieveRules {
                 start: self.start,
-                tombstones_below: summary
-                    .first_unread
-                    .unwrap_or(self.tombstones_below)
-                    .min(self.tombstones_below),
+                tombstones_below: before(summary.stays.first_unread, self.tombstones_below),
                 batch_bytes_max: usize::try_from(BATCH_BYTES_MAX).unwrap_or(usize::MAX),
             };
             let rewriting =
                 Rewriting { source: &source, place: self.place, run: &segments[run], keys: &keys, rules };
-            left.push(rewriting.run(&mut summary)?);
+            left.push(rewriting.run(&mut summary.stays)?);
         }
         if looked_at < covered {
-            self.pass_over(&segments[looked_at], &mut summary);
+            pass_over(&segments[looked_at], &mut summary.stays);
         }
         self.finish(copies, &summary, left)?;
         Ok(summary)
-    }
-
-    /// A segment that is not written again may hold an older value of any key.
-    fn pass_over(&self, segment: &Segment, summary: &mut PassSummary) {
-        summary.first_unread = summary.first_unread.or(segment.descriptor.base_offset);
     }
 
     /// Memory for the keys of the new part: there are no more of them than records.
@@ -136,8 +127,8 @@ impl Pass {
 
     /// Tells the metadata how far the pass came, and which segments are there now.
     fn finish(&self, copies: &Arc<Copies>, summary: &PassSummary, segments: Vec<SegmentId>) -> Result<()> {
-        let proven = summary.first_unread.unwrap_or(summary.cleaned_to).min(summary.cleaned_to);
-        let has_some = summary.tombstones_kept > 0;
+        let proven = before(summary.stays.first_unread, summary.cleaned_to);
+        let has_some = summary.stays.tombstones_kept > 0;
         // Those behind a batch that cannot be read stay as long as that does, and no pass is due for them.
         let gone_below = if has_some { self.tombstones_below } else { self.tombstones_below.max(proven) };
         let end = PassEnd {
@@ -151,6 +142,16 @@ impl Pass {
         let answered = copies.tasks().runtime().block_on(asked);
         answered.map(drop).map_err(|error| Obstacle::RequestFailed { error: Box::new(error) }.into())
     }
+}
+
+/// A segment that is not written again may hold an older value of any key.
+fn pass_over(segment: &Segment, stays: &mut Stay) {
+    stays.first_unread = stays.first_unread.or(segment.descriptor.base_offset);
+}
+
+/// An end, or the first batch that could not be read where that lies in front of it.
+fn before(first_unread: Option<Offset>, end: Offset) -> Offset {
+    first_unread.map_or(end, |unread| unread.min(end))
 }
 
 /// The end of sealed segments.

@@ -1,6 +1,7 @@
 //! Neighbouring segments are written again as one: into a log that nobody knows, which is offered to the metadata when it is whole
-//! and durable. Others make copies of it, and with a quorum of them it takes its place.
+//! and durable. Other nodes make copies of that log, and once a quorum of disks has one it takes the place of the segments.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use uuid::Uuid;
@@ -10,12 +11,12 @@ use walrus_metadata::{
     CompactionOffer, Contents, Partition, PartitionPlace, Replacement, Request, Segment,
     disks_for_replacement, replacement,
 };
-use walrus_model::{Digest, LeaderRef, NodeId, Offset, SegmentId};
+use walrus_model::{Digest, LeaderRef, NodeId, Offset, ReplicaRef, SegmentId};
 
 use super::source::{Next, Source};
-use super::summary::{PassSummary, Stay};
+use super::summary::Stay;
 use crate::copies::scratch::Stage;
-use crate::copies::{codec, sealing};
+use crate::copies::{Copies, codec, sealing};
 use crate::node::error::{Error, Result};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
@@ -33,12 +34,16 @@ pub(super) struct Rewriting<'a> {
 }
 
 impl Rewriting<'_> {
+    fn copies(&self) -> &Arc<Copies> {
+        self.source.copies()
+    }
+
     /// Writes the run again as one segment, unless it is one from which nothing goes; answers which one is there then.
-    pub(super) fn run(&self, summary: &mut PassSummary) -> Result<SegmentId> {
+    pub(super) fn run(&self, all: &mut Stay) -> Result<SegmentId> {
         if let [_] = self.run
             && let Some(stays) = self.all_of_one()?
         {
-            summary.count(&stays);
+            all.add(&stays);
             return Ok(self.run[0].descriptor.id);
         }
         let disks = self.disks()?;
@@ -55,7 +60,7 @@ impl Rewriting<'_> {
             copies: disks,
         };
         self.offer(offer)?;
-        summary.count(&stays);
+        all.add(&stays);
         Ok(id)
     }
 
@@ -78,14 +83,9 @@ impl Rewriting<'_> {
         let unlike = || Error::Internal { message: format!("segments of {id} cannot be replaced") };
         let described = |digest| replacement(self.run, id, self.compactor(), digest).ok_or_else(unlike);
         let Replacement { descriptor, value, compacted } = described(Digest::default())?;
-        let log = self
-            .source
-            .copies()
-            .tasks()
-            .runtime()
-            .block_on(self.source.copies().make_scratch(&descriptor))?;
-        let failed = |error| self.source.copies().bucket().error(log.name(), error);
-        sealing::tell_epochs(self.source.copies(), &log, &compacted)?;
+        let log = self.source.copies().tasks().runtime().block_on(self.copies().make_scratch(&descriptor))?;
+        let failed = |error| self.copies().bucket().error(log.name(), error);
+        sealing::tell_epochs(self.copies(), &log, &compacted)?;
         let base = descriptor.base_offset.unwrap_or(Offset(0));
         let mut sieve = Sieve::new(self.keys, base, self.rules);
         let (mut out, mut unsynced) = (Vec::new(), 0);
@@ -114,17 +114,17 @@ impl Rewriting<'_> {
     /// Offers a candidate, and waits until it has its place.
     fn offer(&self, offer: CompactionOffer) -> Result<()> {
         let id = offer.segment;
-        let scratch = self.source.copies().table().scratch();
-        let failed = |error| self.source.copies().bucket().error("the note of a log", error);
+        let scratch = self.copies().table().scratch();
+        let failed = |error| self.copies().bucket().error("the note of a log", error);
         scratch.note(id, Stage::Offered).map_err(failed)?;
-        let runtime = self.source.copies().tasks().runtime();
+        let runtime = self.copies().tasks().runtime();
         let request = Request::OfferCompaction { place: self.place, offer };
-        let asked = self.source.copies().cluster().control().ask(&request, patience::METADATA_ANSWER);
+        let asked = self.copies().cluster().control().ask(&request, patience::METADATA_ANSWER);
         if let Err(error) = runtime.block_on(asked) {
             // Whether it is listed after all shows when the next pass begins; the log goes then if it is not.
             return Err(Obstacle::RequestFailed { error: Box::new(error) }.into());
         }
-        let shutdown = self.source.copies().tasks().shutdown();
+        let shutdown = self.copies().tasks().shutdown();
         let verdict = runtime.block_on(shutdown.run_until_cancelled(self.await_place(id)));
         match verdict {
             Some(true) => scratch.forget(id).map_err(failed),
@@ -138,11 +138,11 @@ impl Rewriting<'_> {
     /// Waits until a candidate has its place (true), was given up, or has waited for too long.
     async fn await_place(&self, id: SegmentId) -> bool {
         let until = Instant::now() + patience::CANDIDATE_VERIFIED;
-        let mut versions = self.source.copies().cluster().watch_metadata();
+        let mut versions = self.copies().cluster().watch_metadata();
         let mut was_listed = false;
         while Instant::now() < until {
             versions.mark_unchanged();
-            let metadata = self.source.copies().cluster().routing().metadata.clone();
+            let metadata = self.copies().cluster().routing().metadata.clone();
             let topic = metadata.topics.get(&self.place.topic);
             let Some(partition) = topic.and_then(|topic| topic.partitions.get(self.place.partition as usize))
             else {
@@ -162,27 +162,22 @@ impl Rewriting<'_> {
     }
 
     fn delete(&self, id: SegmentId) {
-        if let Err(error) = self.source.copies().table().scratch().delete(id) {
+        if let Err(error) = self.copies().table().scratch().delete(id) {
             tracing::warn!(segment = %id, %error, "what a compaction wrote in vain is still there");
         }
     }
 
     fn compactor(&self) -> LeaderRef {
-        let config = self.source.copies().cluster().config();
+        let config = self.copies().cluster().config();
         LeaderRef { node: NodeId(config.node_id), process: config.process }
     }
 
     /// The disks that are to have copies of the new segment; an error where too few nodes are there.
-    fn disks(&self) -> Result<Vec<walrus_model::ReplicaRef>> {
-        let metadata = self.source.copies().cluster().routing().metadata.clone();
-        let present = self.source.copies().cluster().answering(&metadata);
-        let disks = disks_for_replacement(
-            &metadata,
-            &present,
-            self.place,
-            self.run,
-            self.source.copies().table().replica(),
-        );
+    fn disks(&self) -> Result<Vec<ReplicaRef>> {
+        let metadata = self.copies().cluster().routing().metadata.clone();
+        let present = self.copies().cluster().answering(&metadata);
+        let disks =
+            disks_for_replacement(&metadata, &present, self.place, self.run, self.copies().table().replica());
         let needed = self.run.iter().map(|segment| segment.descriptor.write_quorum).max().unwrap_or(1);
         if disks.len() < needed as usize {
             return Err(Obstacle::TooFewForCopies { there: disks.len(), needed }.into());

@@ -9,7 +9,9 @@ pub(super) struct Stay {
     pub(super) bytes_read: u64,
     pub(super) records_kept: u64,
     pub(super) records_gone: u64,
+    /// Tombstones that stay.
     pub(super) tombstones_kept: u64,
+    /// The first batch that could not be read: no tombstone goes behind it, and none there is all that is left of its key.
     pub(super) first_unread: Option<Offset>,
 }
 
@@ -24,30 +26,23 @@ impl Stay {
             first_unread: sieve.first_unread(),
         }
     }
+
+    /// Adds what stays of the segments behind these.
+    pub(super) fn add(&mut self, behind: &Self) {
+        self.bytes_read += behind.bytes_read;
+        self.records_kept += behind.records_kept;
+        self.records_gone += behind.records_gone;
+        self.tombstones_kept += behind.tombstones_kept;
+        self.first_unread = self.first_unread.or(behind.first_unread);
+    }
 }
 
 /// What became of a pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(super) struct PassSummary {
     pub(super) cleaned_to: Offset,
     pub(super) segments_before: usize,
     pub(super) segments_after: usize,
-    pub(super) bytes_read: u64,
-    pub(super) records_kept: u64,
-    pub(super) records_gone: u64,
-    /// Tombstones that stay.
-    pub(super) tombstones_kept: u64,
-    /// The first batch that could not be read: no tombstone goes behind it, and none there is all that is left of its key.
-    pub(super) first_unread: Option<Offset>,
-}
-
-impl PassSummary {
-    /// Counts what stays of a segment.
-    pub(super) fn count(&mut self, stays: &Stay) {
-        self.bytes_read += stays.bytes_read;
-        self.records_kept += stays.records_kept;
-        self.records_gone += stays.records_gone;
-        self.tombstones_kept += stays.tombstones_kept;
-        self.first_unread = self.first_unread.or(stays.first_unread);
-    }
+    /// What stays of all its segments together.
+    pub(super) stays: Stay,
 }
