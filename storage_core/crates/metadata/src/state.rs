@@ -331,6 +331,15 @@ impl Compaction {
         *self == Self::default()
     }
 
+    /// Takes disks that will never come back off the lists of what was replaced: nobody is left who could delete its copies. What has no
+    /// copy any more is forgotten.
+    pub(crate) fn forget_copies_on(&mut self, gone: &BTreeSet<DiskId>) {
+        for segment in &mut self.replaced {
+            segment.copies.retain(|copy| !gone.contains(&copy.replica.disk));
+        }
+        self.replaced.retain(|segment| !segment.copies.is_empty());
+    }
+
     /// Gives the candidate up, if there is one: its copies leave.
     pub(crate) fn abandon(&mut self, version: u64) {
         self.replaced.extend(self.candidate.take().map(|candidate| candidate.left_by_all(version)));

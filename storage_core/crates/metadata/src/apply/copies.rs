@@ -68,6 +68,7 @@ pub(super) fn report_copies(
     version: u64,
 ) -> Result<Answer, CommandRejection> {
     check_disk(metadata, replica)?;
+    let gone = metadata.gone_disks.clone();
     for report in reports {
         let CopyReport { topic, partition, segment, since, found, contents } = report;
         let Ok(found_in) = find_partition(metadata, *topic, *partition) else { continue };
@@ -101,7 +102,7 @@ pub(super) fn report_copies(
         }
         listed.version = version;
         let changed = partition_mut(metadata, *topic, *partition)?;
-        changed.compaction.replaced.retain(|segment| !segment.copies.is_empty());
+        changed.compaction.forget_copies_on(&gone);
     }
     Ok(Answer::Nothing)
 }

@@ -60,7 +60,7 @@ pub(super) fn remove_node(
     Ok(Answer::Node(node))
 }
 
-/// Takes a disk that will never come back off the lists of segments that were replaced: nobody is left who could delete its copies.
+/// Takes a disk that is gone off the lists of segments that were replaced.
 fn forget_leaving(metadata: &mut Metadata, disk: DiskId) {
     let is_there = |segment: &Segment| segment.copies.iter().any(|copy| copy.replica.disk == disk);
     let leaves = |partition: &Partition| partition.compaction.replaced.iter().any(is_there);
@@ -69,9 +69,7 @@ fn forget_leaving(metadata: &mut Metadata, disk: DiskId) {
     for topic in concerned {
         let Some(topic) = metadata.topics.get_mut(&topic).map(Arc::make_mut) else { continue };
         for partition in &mut topic.partitions {
-            let replaced = &mut partition.compaction.replaced;
-            replaced.iter_mut().for_each(|segment| segment.copies.retain(|copy| copy.replica.disk != disk));
-            replaced.retain(|segment| !segment.copies.is_empty());
+            partition.compaction.forget_copies_on(&metadata.gone_disks);
         }
     }
 }

@@ -190,6 +190,23 @@ fn what_was_replaced_is_forgotten_once_all_holders_have_deleted_it() {
     metadata.check().expect("sound");
 }
 
+/// Its copies stay listed when a disk goes, for others are made from them; what was replaced is made nowhere.
+#[test]
+fn what_was_replaced_does_not_wait_for_a_disk_that_was_gone_before() {
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 3);
+    let (node, disk) = (NodeId(3), metadata.nodes[&NodeId(3)].disk);
+    run(&mut metadata, Command::RemoveNode { node, disk, lost: true, replaced_by: None }).expect("a member");
+    compact(&mut metadata, topic, 7_000, 0, 1);
+    assert_eq!(partition(&metadata, topic).compaction.replaced.len(), 2);
+    for node in [1, 2] {
+        for old in partition(&metadata, topic).compaction.replaced.clone() {
+            report(&mut metadata, topic, &old, node, Found::Gone);
+        }
+    }
+    assert_eq!(partition(&metadata, topic).compaction.replaced, []);
+}
+
 #[test]
 fn offers_that_do_not_fit_are_refused_and_change_nothing() {
     let (mut metadata, topic) = with_topic();
