@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use walrus_model::{NodeId, Replication};
 
-use crate::state::{CopyState, Metadata, SegmentState};
+use crate::segment::{CopyState, SegmentState};
+use crate::state::Metadata;
 
 /// The state of the cluster in numbers: the load of its nodes, and how much of it may fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

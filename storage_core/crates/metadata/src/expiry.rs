@@ -3,7 +3,8 @@
 
 use crate::command::PartitionPlace;
 use crate::retention::Retention;
-use crate::state::{Metadata, Partition, Segment, SegmentState, Topic};
+use crate::segment::{Segment, SegmentState};
+use crate::state::{Metadata, Partition, Topic};
 
 /// Why a segment is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod rejection;
 mod request;
 mod retention;
 pub mod rolling;
+mod segment;
 mod sizes;
 mod snapshot;
 mod state;
@@ -62,11 +63,9 @@ pub use recent::Recent;
 pub use rejection::CommandRejection;
 pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, plan};
 pub use retention::{Contents, Retention};
+pub use segment::{CopyState, Segment, SegmentCopy, SegmentState};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
-pub use state::{
-    Compaction, CopyState, Listener, Metadata, Node, NodeState, Partition, Protocol, Segment, SegmentCopy,
-    SegmentState, Topic,
-};
+pub use state::{Compaction, Listener, Metadata, Node, NodeState, Partition, Protocol, Topic};
 pub use stop_impact::{StopImpact, stop_impact};
 pub use topic_config::{
     BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, SettingInForce, SettingProblem, Source,

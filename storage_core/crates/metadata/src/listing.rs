@@ -6,8 +6,9 @@ use serde::Serialize;
 use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId};
 
 use crate::organisation::{Organisation, OrganisationLimits};
+use crate::segment::{CopyState, Segment, SegmentState};
 use crate::sizes::Size;
-use crate::state::{CopyState, Metadata, Segment, SegmentState};
+use crate::state::Metadata;
 
 /// A choice of segments to list.
 #[derive(Clone, Debug, Default)]

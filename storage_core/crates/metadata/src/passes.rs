@@ -15,7 +15,8 @@ use walrus_model::{
 use crate::command::PartitionPlace;
 use crate::compaction::{Compacted, CompactionPolicy, EpochStart, Replacement};
 use crate::presence::Present;
-use crate::state::{CopyState, Metadata, Node, NodeState, Partition, Segment, SegmentState, Topic};
+use crate::segment::{CopyState, Segment, SegmentState};
+use crate::state::{Metadata, Node, NodeState, Partition, Topic};
 
 /// Limit on the epochs of a segment that took the place of others: as many as the header of a block has room for.
 const EPOCHS_MAX: usize = 200;

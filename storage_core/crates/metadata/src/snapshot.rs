@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{Ballot, Descriptor, Replication, TopicId};
 
-use crate::state::{Metadata, Segment, SegmentState, Topic};
+use crate::segment::{Segment, SegmentState};
+use crate::state::{Metadata, Topic};
 
 /// Version of the snapshot's JSON. A node refuses a newer one.
 pub const SNAPSHOT_VERSION: u32 = 1;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use walrus_model::NodeId;
 
-use crate::state::{Metadata, Segment, SegmentState};
+use crate::segment::{Segment, SegmentState};
+use crate::state::Metadata;
 
 /// Limit on the topics that are named, of all that would be harmed.
 const EXAMPLES_MAX: usize = 10;

@@ -12,7 +12,8 @@ use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId, TopicId};
 
 use crate::command::Command;
 use crate::presence::Present;
-use crate::state::{CopyState, Metadata, Node, NodeState, Segment, SegmentState};
+use crate::segment::{CopyState, Segment, SegmentState};
+use crate::state::{Metadata, Node, NodeState};
 
 /// Limit on the changes of one look; the next look is soon.
 const CHANGES_MAX: usize = 256;

@@ -135,6 +135,7 @@ pub const METADATA: Layout = Layout {
         ("recent.rs", "rules"),
         ("rejection.rs", "rules"),
         ("request.rs", "rules"),
+        ("segment.rs", "rules"),
         ("snapshot.rs", "rules"),
         ("state.rs", "rules"),
         ("stop_impact.rs", "rules"),

@@ -12,7 +12,8 @@ use crate::compaction::{Compacted, CompactionOffer, PassEnd, Replacement};
 use crate::passes::replacement;
 use crate::rejection::CommandRejection;
 use crate::retention::Contents;
-use crate::state::{Metadata, Partition, Segment, SegmentState};
+use crate::segment::{Segment, SegmentState};
+use crate::state::{Metadata, Partition};
 
 pub(super) fn offer_compaction(
     metadata: &mut Metadata,

@@ -8,7 +8,8 @@ use super::segments::{find_segment, segment_mut};
 use crate::answer::Answer;
 use crate::command::{CopyReport, Found};
 use crate::rejection::CommandRejection;
-use crate::state::{CopyState, Metadata, Partition, Segment, SegmentCopy, SegmentState};
+use crate::segment::{CopyState, Segment, SegmentCopy, SegmentState};
+use crate::state::{Metadata, Partition};
 
 /// The copies that come and go. `version` is the segment's version that the proposer saw, for whoever decides about copies
 /// must have seen all of them.

@@ -7,7 +7,8 @@ use walrus_model::{DiskId, NodeId, TopicId};
 use super::topics::forget_emptied;
 use crate::answer::Answer;
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, NodeState, Partition, Segment};
+use crate::segment::Segment;
+use crate::state::{Metadata, NodeState, Partition};
 
 pub(super) fn drain_node(
     metadata: &mut Metadata,

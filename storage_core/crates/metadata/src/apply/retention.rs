@@ -9,7 +9,8 @@ use crate::answer::Answer;
 use crate::command::{PartitionPlace, PartitionStart, SegmentPlace};
 use crate::expiry::verdict;
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, SegmentState};
+use crate::segment::SegmentState;
+use crate::state::Metadata;
 
 /// Moves the starts of partitions, all of them or none; a start never moves back.
 pub(super) fn delete_records(

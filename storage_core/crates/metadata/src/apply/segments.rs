@@ -5,7 +5,8 @@ use walrus_model::{Ballot, Descriptor, Epoch, Offset, Replication, SegmentId, Va
 use crate::answer::Answer;
 use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
 use crate::rejection::CommandRejection;
-use crate::state::{Metadata, NodeState, Partition, Segment, SegmentState};
+use crate::segment::{Segment, SegmentState};
+use crate::state::{Metadata, NodeState, Partition};
 
 /// A producer that has written nothing for this long may be forgotten at the next segment, where there are too many.
 const PRODUCER_QUIET_MS: u64 = 15 * 60 * 1_000;

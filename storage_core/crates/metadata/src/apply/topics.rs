@@ -12,7 +12,8 @@ use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
 use crate::organisation::{INTERNAL_ORG, OrganisationLimits};
 use crate::placement::FIRST_EPOCH;
 use crate::rejection::CommandRejection;
-use crate::state::{Compaction, Metadata, Partition, Segment, SegmentState, Topic};
+use crate::segment::{Segment, SegmentState};
+use crate::state::{Compaction, Metadata, Partition, Topic};
 use crate::topic_config::TopicConfig;
 
 /// Limit on the partitions of one topic: each costs a log on some disk.
