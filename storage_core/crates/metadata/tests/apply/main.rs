@@ -1,10 +1,12 @@
 //! The promises of `apply`: refusals change nothing, repeats act once, partitions stay a chain of segments.
 
 mod cluster;
+mod compacted;
 mod compaction;
 mod envelopes;
 mod membership;
 mod organisations;
+mod passes;
 mod placement;
 mod producers;
 mod random;
