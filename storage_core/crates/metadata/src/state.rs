@@ -283,6 +283,22 @@ impl Partition {
         self.start > Offset(0)
     }
 
+    /// Whether these metadata know that everything before a segment was trimmed. Where a compaction has put the segment and some that
+    /// were trimmed into one, because metadata that were set back had forgotten the trim, what was trimmed lies below the start instead.
+    #[must_use]
+    pub fn knows_trim(&self, below_number: u64, first: &Descriptor) -> bool {
+        below_number <= self.trimmed_below
+            || (self.lies_within(below_number)
+                && first.base_offset.is_none_or(|base| base <= self.log_start()))
+    }
+
+    /// Whether the first segment is one into which this number and some before it were put.
+    pub(crate) fn lies_within(&self, number: u64) -> bool {
+        let is_within =
+            |first: &Segment| (first.first_number() + 1..=first.descriptor.number).contains(&number);
+        self.segments.first().is_some_and(is_within)
+    }
+
     /// Drops the segments below a number, all of which are sealed. A candidate that was to take the place of one of them is given
     /// up. What took the place of several stays whole, and none of these counts as trimmed: their records live on in it.
     pub(crate) fn drop_below(&mut self, number: u64, version: u64) {

@@ -66,9 +66,10 @@ impl Tombstones {
         known.is_some_and(|known| segment.number < known.below)
     }
 
-    /// The tombstone of a partition if it says more than the metadata, which have the partition trimmed below `trimmed_below`.
-    pub(crate) fn beyond(&self, topic: TopicId, partition: u32, trimmed_below: u64) -> Option<Tombstone> {
-        self.trims.get((topic, partition)).filter(|known| known.below > trimmed_below)
+    /// The tombstone of a partition if it says more than the metadata.
+    pub(crate) fn beyond(&self, topic: TopicId, partition: &Partition) -> Option<Tombstone> {
+        let known = self.trims.get((topic, partition.index))?;
+        (!partition.knows_trim(known.below, &known.first)).then_some(known)
     }
 
     /// The start of a partition if it is above the one that the metadata have.

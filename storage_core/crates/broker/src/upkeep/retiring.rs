@@ -205,7 +205,7 @@ fn forgotten(
 ) -> impl Iterator<Item = Request> {
     let tombstones = copies.table().tombstones();
     let (topic, index) = (topic.id, partition.index);
-    let trim = tombstones.beyond(topic, index, partition.trimmed_below).map(|remembered| {
+    let trim = tombstones.beyond(topic, partition).map(|remembered| {
         let (below_number, first) = (remembered.below, Some(Box::new(remembered.first)));
         Request::Trim { topic, partition: index, below_number, first }
     });

@@ -169,7 +169,8 @@ fn opened_until(partition: &Partition, until_ms: u64) -> Offset {
 }
 
 /// Drops the segments below a number. With `first` the trim was decided before this state lost it. The listed segments may
-/// all end before that one; then it becomes the only one, and waits for a recoverer as every adopted segment does.
+/// all end before that one; then it becomes the only one, and waits for a recoverer as every adopted segment does. Where a
+/// compaction has put the segment behind the trim and some before it into one, that one stays, and is read from there on.
 pub(super) fn trim(
     partition: &mut Partition,
     below_number: u64,
@@ -177,7 +178,8 @@ pub(super) fn trim(
     at_ms: u64,
     version: u64,
 ) -> Result<Answer, CommandRejection> {
-    if below_number <= partition.trimmed_below {
+    let is_known = first.is_some_and(|first| partition.knows_trim(below_number, first));
+    if below_number <= partition.trimmed_below || is_known {
         return Ok(Answer::Nothing);
     }
     let mut limit = partition.segments.last().map_or(0, |last| last.descriptor.number);
@@ -202,6 +204,11 @@ pub(super) fn trim(
         return Err(CommandRejection::NotTrimmable { below_number, limit });
     }
     partition.drop_below(below_number, version);
+    if let Some(base) =
+        first.and_then(|first| first.base_offset).filter(|_| partition.lies_within(below_number))
+    {
+        partition.start = partition.start.max(base); // what was trimmed was put into a segment that stays, and is not read again
+    }
     Ok(Answer::Nothing)
 }
 

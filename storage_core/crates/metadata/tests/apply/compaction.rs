@@ -277,6 +277,28 @@ fn a_trim_up_to_what_took_the_place_of_others_calls_none_of_these_trimmed() {
     assert_eq!((partition(&metadata, topic).trimmed_below, numbers(&metadata, topic)), (3, vec![3, 4]));
 }
 
+/// The disk that remembers the trim tells it until the metadata know it, and nothing of what was trimmed may be read again.
+#[test]
+fn a_forgotten_trim_up_to_the_middle_of_what_was_compacted_meanwhile_moves_the_start_there() {
+    let (mut metadata, topic) = with_topic();
+    seal_many(&mut metadata, topic, 4);
+    let first = partition(&metadata, topic).segments[2].descriptor.clone();
+    let behind = partition(&metadata, topic).segments[4].descriptor.clone();
+    compact(&mut metadata, topic, 7_000, 1, 3);
+    assert_eq!(numbers(&metadata, topic), [0, 3, 4]);
+    assert!(!partition(&metadata, topic).knows_trim(2, &first));
+    let trim = Command::Trim { topic, partition: 0, below_number: 2, first: Some(first.clone()) };
+    run(&mut metadata, trim.clone()).expect("it was decided");
+    metadata.check().expect("sound");
+    let found = partition(&metadata, topic);
+    assert_eq!((numbers(&metadata, topic), found.log_start()), (vec![3, 4], Offset(20)));
+    assert_eq!(found.trimmed_below, 1, "copies of what was put into it leave as before");
+    assert!(found.knows_trim(2, &first) && !found.knows_trim(4, &behind));
+    let before = metadata.clone();
+    run(&mut metadata, trim).expect("it was decided");
+    assert_eq!(metadata.topics, before.topics);
+}
+
 #[test]
 fn a_forgotten_replacement_comes_back_where_its_first_segment_was_trimmed_since_and_what_is_trimmed_does_not()
 {

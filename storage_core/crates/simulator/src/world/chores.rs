@@ -163,7 +163,7 @@ impl World {
 
     /// What the metadata have forgotten and the node's disk remembers; a trim first.
     fn reminders(&self, node: &Node, partition: &metadata::Partition, all: &mut Vec<Chore>) {
-        if node.buried.as_ref().is_some_and(|(below, _)| *below > partition.trimmed_below) {
+        if node.buried.as_ref().is_some_and(|(below, first)| !partition.knows_trim(*below, first)) {
             return all.push(Chore::RepeatTrim);
         }
         let forgotten = node.notes.keys().filter(|noted| !self.knows(partition, **noted));

@@ -129,13 +129,10 @@ impl World {
         }
         self.nodes.iter().filter(|node| !node.lost).find_map(|node| {
             let noted = node.notes.keys().find(|noted| !self.knows(partition, **noted));
-            let below = node.buried.as_ref().map_or(0, |(below, _)| *below);
-            let forgotten = below > partition.trimmed_below || node.start > partition.log_start();
+            let trim = node.buried.as_ref().filter(|(below, first)| !partition.knows_trim(*below, first));
+            let forgotten = trim.is_some() || node.start > partition.log_start();
             (forgotten || noted.is_some()).then(|| {
-                format!(
-                    "{:?} knows more: trimmed below {below}, start {:?}, noted {noted:?}",
-                    node.id, node.start
-                )
+                format!("{:?} knows more: trimmed {trim:?}, start {:?}, noted {noted:?}", node.id, node.start)
             })
         })
     }
