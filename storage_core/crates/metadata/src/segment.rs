@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use walrus_model::{Ballot, Descriptor, Offset, ReplicaRef, Value};
 
-use crate::compaction::{Compacted, EpochStart};
+use crate::compaction::{Compacted, EpochStart, Replacement};
 use crate::retention::Contents;
 
 /// One segment: who stores it, and what became of it.
@@ -79,6 +79,17 @@ impl Segment {
     pub(crate) fn stands_for(&self, value: &Value) -> bool {
         let before = value.successor.number.saturating_sub(1);
         self.compacted.is_some() && (self.first_number()..=self.descriptor.number).contains(&before)
+    }
+
+    /// The segment as one that took the place of others, which a state that has forgotten it can be told; `None` if it took no
+    /// other's.
+    #[must_use]
+    pub fn replacement(&self) -> Option<Replacement> {
+        let (Some(compacted), SegmentState::Sealed(value)) = (&self.compacted, &self.state) else {
+            return None;
+        };
+        let (descriptor, value) = (self.descriptor.clone(), value.clone());
+        Some(Replacement { descriptor, value, compacted: compacted.clone() })
     }
 
     /// How often what it holds was compacted.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use walrus_log::Store;
-use walrus_metadata::{Compacted, EpochStart, Metadata, Partition, Replacement, Segment, SegmentState};
+use walrus_metadata::{Compacted, EpochStart, Metadata, Partition, Replacement, Segment};
 use walrus_model::{ReplicaRef, SegmentId, TopicId};
 
 use crate::copies::codec::{self, fields};
@@ -51,11 +51,7 @@ impl Replacements {
 
     /// Remembers that a listed segment took the place of others, durably; one that did not is passed over.
     pub(crate) fn remember(&self, segment: &Segment) -> walrus_log::Result<()> {
-        let (Some(compacted), SegmentState::Sealed(value)) = (&segment.compacted, &segment.state) else {
-            return Ok(());
-        };
-        let (descriptor, value) = (segment.descriptor.clone(), value.clone());
-        let replacement = Replacement { descriptor, value, compacted: compacted.clone() };
+        let Some(replacement) = segment.replacement() else { return Ok(()) };
         let note = Note { replacement, copies: segment.copies.iter().map(|copy| copy.replica).collect() };
         let is_known = |of_place: &HashMap<SegmentId, Note>| of_place.contains_key(&note.id());
         if self.known.read().get(&note.place()).is_some_and(is_known) {
@@ -72,7 +68,7 @@ impl Replacements {
     pub(crate) fn is_forgotten(&self, place: Place, partition: &Partition, segment: SegmentId) -> bool {
         let known = self.known.read();
         let note = known.get(&place).and_then(|of_place| of_place.get(&segment));
-        note.is_some_and(|note| !is_known(partition, note))
+        note.is_some_and(|note| !partition.knows_replacement(&note.replacement))
     }
 
     /// Whether this disk remembers the segment.
@@ -84,7 +80,7 @@ impl Replacements {
     pub(crate) fn forgotten(&self, topic: TopicId, partition: &Partition) -> Option<Note> {
         let known = self.known.read();
         let notes = known.get(&(topic, partition.index))?.values();
-        let forgotten = notes.filter(|note| !is_known(partition, note));
+        let forgotten = notes.filter(|note| !partition.knows_replacement(&note.replacement));
         forgotten.min_by_key(|note| note.replacement.descriptor.number).cloned()
     }
 
@@ -100,7 +96,7 @@ impl Replacements {
             let listed = metadata.topics.get(&topic);
             let partition = listed.and_then(|topic| topic.partitions.get(partition as usize));
             metadata.deleted.contains(&topic)
-                || partition.is_some_and(|partition| is_superseded(partition, note))
+                || partition.is_some_and(|partition| partition.is_superseded(&note.replacement))
         };
         let over: Vec<(Place, SegmentId)> = {
             let known = self.known.read();
@@ -127,24 +123,6 @@ impl Note {
     fn place(&self) -> Place {
         (self.replacement.descriptor.topic, self.replacement.descriptor.partition)
     }
-}
-
-/// Whether the metadata list the segment of a note, or what took its place in turn.
-fn is_known(partition: &Partition, note: &Note) -> bool {
-    partition.segments.iter().any(|listed| listed.descriptor.id == note.id())
-        || is_superseded(partition, note)
-}
-
-/// Whether the segment of a note was trimmed, or another took its place in turn.
-fn is_superseded(partition: &Partition, note: &Note) -> bool {
-    let Replacement { descriptor, compacted, .. } = &note.replacement;
-    let numbers =
-        |listed: &Segment| (listed.first_number()..=listed.descriptor.number).contains(&descriptor.number);
-    descriptor.number < partition.trimmed_below
-        || partition.segments.iter().any(|listed| {
-            let generation = listed.compacted.as_ref().map_or(0, |of| of.generation);
-            numbers(listed) && generation >= compacted.generation
-        })
 }
 
 fn key(segment: SegmentId) -> String {

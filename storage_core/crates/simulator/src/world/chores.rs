@@ -14,8 +14,8 @@ pub enum Chore {
     Copy(SegmentId),
     /// Tells the metadata how a copy is that they list since that version.
     Report(SegmentId, u64),
-    /// Remembers what took the place of a segment, and on which disks that is.
-    Note(SegmentId, Vec<ReplicaRef>),
+    /// Remembers what took the place of a segment.
+    Note(SegmentId, Noted),
     /// Deletes a copy that was given up or replaced.
     Leave(SegmentId),
     /// Remembers what was trimmed and deleted.
@@ -123,7 +123,7 @@ impl World {
         report: Chore,
     ) -> Option<Chore> {
         let segment = leaving.descriptor.id;
-        if node.notes.contains_key(&segment) && !self.knows(partition, segment) {
+        if self.knows_more(node, partition, segment) {
             return None; // it took the place of others, and the metadata are told so again
         }
         let taker = World::taker(partition, leaving);
@@ -134,8 +134,9 @@ impl World {
             taker.filter(|taker| taker.compacted.is_some() && !self.makes(Mistake::LeavesWithoutNote));
         match taker {
             Some(taker) if !node.notes.contains_key(&taker.descriptor.id) => {
+                let generation = taker.replacement()?.compacted.generation;
                 let copies = taker.copies.iter().map(|copy| copy.replica).collect();
-                Some(Chore::Note(taker.descriptor.id, copies))
+                Some(Chore::Note(taker.descriptor.id, Noted { generation, copies }))
             }
             _ if self.has_some(node, segment) => Some(Chore::Leave(segment)),
             _ => Some(report),
@@ -166,7 +167,7 @@ impl World {
         if node.buried.as_ref().is_some_and(|(below, first)| !partition.knows_trim(*below, first)) {
             return all.push(Chore::RepeatTrim);
         }
-        let forgotten = node.notes.keys().filter(|noted| !self.knows(partition, **noted));
+        let forgotten = node.notes.keys().filter(|noted| self.knows_more(node, partition, **noted));
         let before = all.len();
         all.extend(forgotten.map(|noted| Chore::RepeatCompaction(*noted)));
         if all.len() == before && node.start > partition.log_start() {
@@ -212,8 +213,8 @@ impl World {
                 self.copy_page(id, *segment, &value)
             }
             Chore::Report(segment, since) => self.report(id, *segment, *since),
-            Chore::Note(taker, copies) => {
-                self.note(id, *taker, copies.clone());
+            Chore::Note(taker, noted) => {
+                self.note(id, *taker, noted.clone());
                 Ok(())
             }
             Chore::Leave(segment) => self.delete_copy(id, *segment, true),

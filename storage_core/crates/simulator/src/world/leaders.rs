@@ -9,6 +9,10 @@ impl World {
             return Ok(());
         }
         let descriptor = self.descriptor(segment).clone();
+        let is_over = self.promised.decided.contains_key(&segment);
+        if self.setting.cleans && is_over && self.table_at(segment).is_none() {
+            return Ok(()); // told late, when others have ended the segment and its copies are gone: nobody can open it
+        }
         let next_id = self.table_of(&descriptor);
         let machine = Leader::open(descriptor.clone(), descriptor.leader.process);
         let leading = Leading { machine, next_id, carried: Vec::new(), carried_away: false };

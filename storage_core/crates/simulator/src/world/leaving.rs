@@ -1,8 +1,17 @@
 //! Copies that leave disks, what a disk remembers before they go, and metadata that are told what they have forgotten.
 
-use walrus_metadata::{Command, CopyState, PartitionPlace, PartitionStart};
+use walrus_metadata::{Command, CopyState, PartitionPlace, PartitionStart, Replacement};
 
 use super::*;
+
+/// A segment that took the place of others, as a disk remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Noted {
+    /// Its generation when it was noted. The pass that wrote it may have known an earlier one of what it was made from.
+    pub generation: u64,
+    /// The disks that had, or were to have, a copy.
+    pub copies: Vec<ReplicaRef>,
+}
 
 impl World {
     /// The listed segment that has the place of one that was replaced.
@@ -25,21 +34,25 @@ impl World {
     }
 
     /// Remembers on a node's disk what took the place of others.
-    pub(super) fn note(&mut self, id: NodeId, taker: SegmentId, copies: Vec<ReplicaRef>) {
-        self.node_mut(id).notes.entry(taker).or_insert(copies);
+    pub(super) fn note(&mut self, id: NodeId, taker: SegmentId, noted: Noted) {
+        self.node_mut(id).notes.entry(taker).or_insert(noted);
     }
 
-    /// Whether metadata list the segment of a note, or what took its place in turn, or call it trimmed.
-    pub(super) fn knows(&self, partition: &metadata::Partition, noted: SegmentId) -> bool {
-        let Some(form) = self.promised.forms.get(&noted) else { return true };
-        let (number, generation) =
-            (form.replacement.descriptor.number, form.replacement.compacted.generation);
-        let has_place = |listed: &metadata::Segment| {
-            (listed.first_number()..=listed.descriptor.number).contains(&number)
-                && listed.compacted.as_ref().is_some_and(|compacted| compacted.generation >= generation)
-        };
-        number < partition.trimmed_below
-            || partition.segments.iter().any(|listed| listed.descriptor.id == noted || has_place(listed))
+    /// The replacement that a node has noted.
+    fn noted(&self, node: &Node, segment: SegmentId) -> Option<Replacement> {
+        let mut replacement = self.promised.forms.get(&segment)?.replacement.clone();
+        replacement.compacted.generation = node.notes.get(&segment)?.generation;
+        Some(replacement)
+    }
+
+    /// Whether a node has noted a replacement that metadata do not know.
+    pub(super) fn knows_more(
+        &self,
+        node: &Node,
+        partition: &metadata::Partition,
+        segment: SegmentId,
+    ) -> bool {
+        self.noted(node, segment).is_some_and(|replacement| !partition.knows_replacement(&replacement))
     }
 
     /// Remembers on a node's disk what the metadata call trimmed and deleted.
@@ -81,9 +94,8 @@ impl World {
 
     /// Tells the metadata of a replacement that they have forgotten.
     pub(super) fn repeat_compaction(&mut self, id: NodeId, noted: SegmentId) -> Checked {
-        let Some(form) = self.promised.forms.get(&noted) else { return Ok(()) };
-        let replacement = Box::new(form.replacement.clone());
-        let copies = self.node(id).notes[&noted].clone();
+        let Some(replacement) = self.noted(self.node(id), noted) else { return Ok(()) };
+        let (replacement, copies) = (Box::new(replacement), self.node(id).notes[&noted].copies.clone());
         let place = PartitionPlace { topic: TOPIC, partition: 0 };
         self.propose(Command::RepeatCompaction { place, replacement, copies }).map(drop)
     }
@@ -128,7 +140,7 @@ impl World {
             }
         }
         self.nodes.iter().filter(|node| !node.lost).find_map(|node| {
-            let noted = node.notes.keys().find(|noted| !self.knows(partition, **noted));
+            let noted = node.notes.keys().find(|noted| self.knows_more(node, partition, **noted));
             let trim = node.buried.as_ref().filter(|(below, first)| !partition.knows_trim(*below, first));
             let forgotten = trim.is_some() || node.start > partition.log_start();
             (forgotten || noted.is_some()).then(|| {

@@ -34,6 +34,7 @@ mod views;
 
 pub use chores::Chore;
 pub use forms::Form;
+pub use leaving::Noted;
 pub use passes::Pass;
 pub use plain::Plain;
 pub use readers::Reader;
@@ -162,8 +163,8 @@ pub struct Node {
     pub held: BTreeMap<SegmentId, Held>,
     /// The copies of sealed segments that have no vote, by segment.
     pub plain: BTreeMap<SegmentId, Plain>,
-    /// Segments that took the place of others, and the disks that have them, as its disk remembers.
-    pub notes: BTreeMap<SegmentId, Vec<ReplicaRef>>,
+    /// Segments that took the place of others, as its disk remembers.
+    pub notes: BTreeMap<SegmentId, Noted>,
     /// The number below which all is trimmed, and the first segment that is not, as its disk remembers.
     pub buried: Option<(u64, Descriptor)>,
     /// The offset below which records were deleted, as its disk remembers.
