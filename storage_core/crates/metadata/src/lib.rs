@@ -23,6 +23,7 @@ mod placement;
 mod presence;
 mod recent;
 mod rejection;
+mod remembered;
 mod request;
 mod retention;
 pub mod rolling;

@@ -28,7 +28,8 @@ pub struct Segment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Contents>,
     /// Disks of its replica set that have said that its log is there, with what was known of producers at its base. They are
-    /// asked only where the segment before it is to go.
+    /// asked only where the segment before it is to go. Of one that took the place of others: disks with a copy that
+    /// remember durably that it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub begun: Vec<ReplicaRef>,
     /// When the command that opened it was proposed, milliseconds since the epoch; age rolls count from here.
@@ -90,6 +91,13 @@ impl Segment {
         };
         let (descriptor, value) = (self.descriptor.clone(), value.clone());
         Some(Replacement { descriptor, value, compacted: compacted.clone() })
+    }
+
+    /// Whether others may go because this copy is there: it is verified and, where the segment took the place of others, its disk
+    /// remembers that.
+    #[must_use]
+    pub fn counts(&self, copy: &SegmentCopy) -> bool {
+        copy.state == CopyState::Verified && (self.compacted.is_none() || self.begun.contains(&copy.replica))
     }
 
     /// How often what it holds was compacted.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use walrus_model::{Descriptor, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication, TopicId};
 
 use crate::cluster_config::ClusterConfig;
-use crate::compaction::{Replacement, TombstoneMarks};
+use crate::compaction::TombstoneMarks;
 use crate::creations::Creations;
 use crate::leads::Leads;
 use crate::organisation::{DEFAULT_ORG, Organisation};
@@ -281,42 +281,6 @@ impl Partition {
     #[must_use]
     pub fn has_deleted(&self) -> bool {
         self.start > Offset(0)
-    }
-
-    /// Whether these metadata know that everything before a segment was trimmed. Where a compaction has put the segment and some that
-    /// were trimmed into one, because metadata that were set back had forgotten the trim, what was trimmed lies below the start instead.
-    #[must_use]
-    pub fn knows_trim(&self, below_number: u64, first: &Descriptor) -> bool {
-        below_number <= self.trimmed_below
-            || (self.lies_within(below_number)
-                && first.base_offset.is_none_or(|base| base <= self.log_start()))
-    }
-
-    /// Whether these metadata list the segment of a replacement, or what took its place in turn, or know that it was trimmed.
-    #[must_use]
-    pub fn knows_replacement(&self, replacement: &Replacement) -> bool {
-        let id = replacement.descriptor.id;
-        self.is_superseded(replacement) || self.segments.iter().any(|listed| listed.descriptor.id == id)
-    }
-
-    /// Whether the segment of a replacement was trimmed, or another took its place in turn.
-    #[must_use]
-    pub fn is_superseded(&self, replacement: &Replacement) -> bool {
-        let Replacement { descriptor, compacted, .. } = replacement;
-        let has_place = |listed: &Segment| {
-            (listed.first_number()..=listed.descriptor.number).contains(&descriptor.number)
-        };
-        let is_later =
-            |listed: &Segment| listed.compacted.is_some() && listed.generation() >= compacted.generation;
-        descriptor.number < self.trimmed_below
-            || self.segments.iter().any(|listed| has_place(listed) && is_later(listed))
-    }
-
-    /// Whether the first segment is one into which this number and some before it were put.
-    pub(crate) fn lies_within(&self, number: u64) -> bool {
-        let is_within =
-            |first: &Segment| (first.first_number() + 1..=first.descriptor.number).contains(&number);
-        self.segments.first().is_some_and(is_within)
     }
 
     /// Drops the segments below a number, all of which are sealed. A candidate that was to take the place of one of them is given

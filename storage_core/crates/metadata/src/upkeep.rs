@@ -172,8 +172,8 @@ impl<'a> Look<'a> {
             match copy.state {
                 _ if is_gone => copies.gone.push(replica),
                 CopyState::Leaving => {}
-                CopyState::Verified if stays => copies.verified.push(replica),
-                CopyState::Filling if stays => copies.filling += 1,
+                CopyState::Verified if stays && segment.counts(copy) => copies.verified.push(replica),
+                CopyState::Verified | CopyState::Filling if stays => copies.filling += 1,
                 CopyState::Lost if stays => copies.lost += 1,
                 CopyState::Damaged if stays => copies.damaged.push(replica),
                 _ if is_drained() => copies.drained.push(replica),

@@ -133,6 +133,7 @@ pub const METADATA: Layout = Layout {
         ("placement.rs", "rules"),
         ("presence.rs", "rules"),
         ("recent.rs", "rules"),
+        ("remembered.rs", "rules"),
         ("rejection.rs", "rules"),
         ("request.rs", "rules"),
         ("segment.rs", "rules"),

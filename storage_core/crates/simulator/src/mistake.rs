@@ -49,7 +49,7 @@ pub enum Mistake {
     OneClockBelieved,
     /// A compaction drops a tombstone together with the records that it deletes.
     TombstoneInItsFirstPass,
-    /// A copy of what was replaced is deleted, and its disk does not remember what took its place.
+    /// No disk remembers what took the place of others, whose copies go once enough of its own are verified.
     LeavesWithoutNote,
     /// The copy of a compactor counts as verified, and goes as scratch when the metadata have forgotten the candidate.
     CountedAndStillScratch,

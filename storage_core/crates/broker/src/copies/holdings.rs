@@ -36,6 +36,8 @@ pub(crate) struct HeldCopy {
     pub(crate) since: u64,
     /// Whether the metadata wait for somebody to say what the segment holds.
     pub(crate) wants_contents: bool,
+    /// Whether the metadata wait for this disk to remember that its segment took the place of others.
+    pub(crate) wants_note: bool,
     /// It is verified and was found on this disk, so nothing is to be done with it.
     is_found: bool,
 }
@@ -60,10 +62,12 @@ impl Holdings {
         }
     }
 
-    fn copies_of(&self, topic: &Topic, old: Option<&TopicCopies>) -> TopicCopies {
-        let segments = topic.partitions.iter().flat_map(Partition::all_segments);
-        let sealed = segments.filter(|segment| matches!(segment.state, SegmentState::Sealed(_)));
-        let held = |segment: &Segment| {
+    fn copies_of<'a>(&self, topic: &'a Topic, old: Option<&TopicCopies>) -> TopicCopies {
+        let of_partition =
+            |partition: &'a Partition| partition.all_segments().map(move |segment| (partition, segment));
+        let segments = topic.partitions.iter().flat_map(of_partition);
+        let sealed = segments.filter(|(_, segment)| matches!(segment.state, SegmentState::Sealed(_)));
+        let held = |(partition, segment): (&Partition, &Segment)| {
             let copy = segment.copies.iter().find(|copy| copy.replica == self.me)?;
             let descriptor = &segment.descriptor;
             let place = (descriptor.partition, descriptor.number, descriptor.id);
@@ -75,6 +79,9 @@ impl Holdings {
                 state: copy.state,
                 since: copy.since,
                 wants_contents: self.take_contents && segment.contents.is_none(),
+                wants_note: copy.state == CopyState::Verified
+                    && !segment.counts(copy)
+                    && partition.segments.iter().any(|listed| listed.descriptor.id == descriptor.id),
                 is_found: false,
             };
             let before = old.and_then(|old| old.get(&place));

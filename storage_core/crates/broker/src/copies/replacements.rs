@@ -1,5 +1,6 @@
-//! What this disk remembers of segments that took the place of others, by the metadata's word. A copy of what was replaced goes only
-//! after that: metadata that have forgotten the replacement list what is on no disk any more, and are told.
+//! What this disk remembers of segments of which it has copies and that took the place of others, by the metadata's word. What was
+//! replaced goes only once a quorum of disks remembers: metadata that have forgotten the replacement may list what is on no disk
+//! any more, and are told; and who remembers it does not give up its copy as that of a candidate in vain.
 
 use std::collections::HashMap;
 
@@ -89,14 +90,15 @@ impl Replacements {
         self.known.read().keys().map(|(topic, _)| *topic).collect()
     }
 
-    /// Drops the notes that nobody will need: their topics are deleted, or their segments were trimmed or replaced in turn.
+    /// Drops the notes that nobody will need: their topics are deleted, or their segments were trimmed or replaced in turn, by one that
+    /// a quorum remembers.
     pub(crate) fn forget(&self, metadata: &Metadata) -> walrus_log::Result<()> {
         let is_over = |note: &&Note| {
             let (topic, partition) = note.place();
             let listed = metadata.topics.get(&topic);
             let partition = listed.and_then(|topic| topic.partitions.get(partition as usize));
             metadata.deleted.contains(&topic)
-                || partition.is_some_and(|partition| partition.is_superseded(&note.replacement))
+                || partition.is_some_and(|partition| metadata.outlives(partition, &note.replacement))
         };
         let over: Vec<(Place, SegmentId)> = {
             let known = self.known.read();

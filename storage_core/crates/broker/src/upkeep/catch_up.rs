@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 use walrus_metadata::{
-    Contents, CopyReport, CopyState, Found, Partition, Request, Segment, SegmentCopy, SegmentState,
+    Contents, CopyReport, CopyState, Found, Request, Segment, SegmentCopy, SegmentPlace, SegmentState,
 };
 use walrus_model::{Digest, Offset, SegmentId};
 
@@ -34,9 +34,8 @@ pub(crate) async fn keep_up(copies: Arc<Copies>) {
     loop {
         let mut version = copies.cluster().watch_metadata();
         version.mark_unchanged();
-        let reports = work.look(&copies, &finished).await;
-        if !reports.is_empty()
-            && !work.report(&copies, reports).await
+        let found = work.look(&copies, &finished).await;
+        if !found.report(&copies).await
             && shutdown.run_until_cancelled(tokio::time::sleep(patience::COPY_RETRY)).await.is_none()
         {
             return;
@@ -55,6 +54,14 @@ pub(crate) async fn keep_up(copies: Arc<Copies>) {
             work.note_completion(ended);
         }
     }
+}
+
+/// What the metadata are told of the copies here.
+#[derive(Default)]
+struct Findings {
+    reports: Vec<CopyReport>,
+    /// Segments that took the place of others, which this disk remembers from now on.
+    noted: Vec<SegmentPlace>,
 }
 
 /// How the work on a copy ended.
@@ -83,16 +90,13 @@ struct Work {
 }
 
 impl Work {
-    /// Begins what is to be done, and answers the reports that can be made at once.
-    async fn look(
-        &mut self,
-        copies: &Arc<Copies>,
-        finished: &mpsc::UnboundedSender<Completion>,
-    ) -> Vec<CopyReport> {
+    /// Begins what is to be done, and answers what can be told at once.
+    async fn look(&mut self, copies: &Arc<Copies>, finished: &mpsc::UnboundedSender<Completion>) -> Findings {
         self.failed.retain(|_, at| at.elapsed() < patience::LOST_COPIES_LOOK);
         let metadata = copies.cluster().routing().metadata.clone();
         let pending = copies.table().follow(&metadata);
-        let mut reports = Vec::new();
+        let mut findings = Findings::default();
+        let reports = &mut findings.reports;
         for held in pending {
             let patience =
                 if held.state == CopyState::Lost { patience::LOST_COPIES_LOOK } else { patience::COPY_RETRY };
@@ -125,6 +129,10 @@ impl Work {
                 (CopyState::Verified, Some(digest)) if held.wants_contents => {
                     Some(Found::Whole { digest: Digest(digest) })
                 }
+                (CopyState::Verified, Some(_)) if held.wants_note => {
+                    findings.noted.extend(note(copies, &metadata, &held));
+                    None
+                }
                 (CopyState::Verified, Some(_)) => {
                     copies.table().mark_found(&held);
                     None
@@ -152,7 +160,7 @@ impl Work {
         let (filling, damaged) = copies.table().unfinished();
         copies.cluster().metrics().copies_filling.set(i64::try_from(filling).unwrap_or(i64::MAX));
         copies.cluster().metrics().copies_damaged.set(i64::try_from(damaged).unwrap_or(i64::MAX));
-        reports
+        findings
     }
 
     /// Whether the seal of a copy is all that is missing: the journal of the only node's store lost its end.
@@ -203,9 +211,11 @@ impl Work {
         if copies.table().replacements().is_forgotten((held.topic, held.partition), partition, held.segment) {
             return None; // it took the place of others, and the metadata are told so again
         }
-        let taker = taker_of(partition, &segment);
+        if partition.holder_of_place(&segment).is_some_and(|holder| !metadata.holds_its_place(holder)) {
+            return None;
+        }
         let (uuid, leaving) = (held.segment, copies.clone());
-        let leave = move || retiring::leave(&leaving, &segment, taker.as_ref());
+        let leave = move || retiring::leave(&leaving, &segment);
         match copies.cluster().tasks().blocking(leave).await {
             Ok(()) => {
                 tracing::info!(segment = %uuid, "the copy is given up and deleted: metadata says so");
@@ -218,22 +228,37 @@ impl Work {
             }
         }
     }
+}
 
-    /// Reports the state of copies; says whether metadata has taken it.
-    async fn report(&self, copies: &Arc<Copies>, reports: Vec<CopyReport>) -> bool {
-        let count = reports.len();
-        let is_lost = |report: &&CopyReport| report.found == Found::Lost;
-        let lost: Vec<CopyReport> = reports.iter().filter(is_lost).copied().collect();
-        let request = Request::ReportCopies { replica: copies.table().replica(), reports };
-        match copies.cluster().control().ask(&request, patience::METADATA_ANSWER).await {
-            Ok(_) => {
-                lost.iter().for_each(|report| tell_loss(copies, report));
-                true
-            }
-            Err(refusal) => {
+impl Findings {
+    /// Tells the metadata; says whether they have taken it.
+    async fn report(self, copies: &Arc<Copies>) -> bool {
+        let (control, replica) = (copies.cluster().control(), copies.table().replica());
+        let lost: Vec<CopyReport> =
+            self.reports.iter().filter(|report| report.found == Found::Lost).copied().collect();
+        let Self { reports, noted } = self;
+        let count = reports.len() + noted.len();
+        let states = (!reports.is_empty()).then_some(Request::ReportCopies { replica, reports });
+        let notes = (!noted.is_empty()).then_some(Request::ReportBegun { replica, segments: noted });
+        for request in states.iter().chain(&notes) {
+            if let Err(refusal) = control.ask(request, patience::METADATA_ANSWER).await {
                 tracing::info!(?refusal, count, "metadata does not know the state of some copies yet");
-                false
+                return false;
             }
+        }
+        lost.iter().for_each(|report| tell_loss(copies, report));
+        true
+    }
+}
+
+/// Remembers on this disk that a listed segment took the place of others.
+fn note(copies: &Arc<Copies>, metadata: &walrus_metadata::Metadata, held: &HeldCopy) -> Option<SegmentPlace> {
+    let (topic, partition, segment) = (held.topic, held.partition, held.segment);
+    match copies.table().replacements().remember(&segment_of(metadata, held)?) {
+        Ok(()) => Some(SegmentPlace { topic, partition, segment }),
+        Err(error) => {
+            tracing::warn!(%segment, %error, "what it took the place of stays: this disk cannot remember it");
+            None
         }
     }
 }
@@ -248,14 +273,6 @@ fn contents_here(copies: &Arc<Copies>, held: &HeldCopy, found: Found, know: bool
     let log = copies.bucket().log(walrus_log::LogId(held.segment.0))?;
     let is_told = know && matches!(found, Found::Whole { .. });
     is_told.then(|| Contents { bytes: log.size_bytes(), newest_ms: log.newest_timestamp() })
-}
-
-/// The listed segment that has the place of one that was replaced.
-fn taker_of(partition: &Partition, replaced: &Segment) -> Option<Segment> {
-    let number = replaced.descriptor.number;
-    let has_place = |listed: &&Segment| (listed.first_number()..=listed.descriptor.number).contains(&number);
-    let taker = partition.segments.iter().find(has_place);
-    taker.filter(|listed| listed.descriptor.id != replaced.descriptor.id).cloned()
 }
 
 /// The digest of the own copy, if it is sealed.

@@ -145,13 +145,8 @@ fn delete(copies: &Arc<Copies>, log: &Log) -> Result<()> {
     copies.bucket().store().delete_log(log.id()).map_err(|error| copies.bucket().error(log.name(), error))
 }
 
-/// Deletes the own copy of a segment that metadata has given up. A replica that has a vote leaves a tombstone (R10). Where another
-/// segment has its place, this disk remembers that one first.
-pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment, taker: Option<&Segment>) -> Result<()> {
-    if let Some(taker) = taker {
-        let failed = |error| copies.bucket().error("the note of a replacement", error);
-        copies.table().replacements().remember(taker).map_err(failed)?;
-    }
+/// Deletes the own copy of a segment that metadata has given up. A replica that has a vote leaves a tombstone (R10).
+pub(crate) fn leave(copies: &Arc<Copies>, segment: &Segment) -> Result<()> {
     let SegmentState::Sealed(value) = &segment.state else {
         return Err(Error::Internal { message: format!("{} is not sealed", segment.descriptor.id) });
     };

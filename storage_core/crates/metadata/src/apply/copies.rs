@@ -50,7 +50,8 @@ pub(super) fn set_copies(
     for copy in copies.iter_mut().filter(leaves) {
         (copy.state, copy.since, anything_leaves) = (CopyState::Leaving, version, true);
     }
-    let left = verified_copies(metadata, &copies);
+    let stays = |copy: &&SegmentCopy| found.counts(copy) && !is_gone(&copy.replica);
+    let left = u32::try_from(copies.iter().filter(stays).count()).unwrap_or(u32::MAX);
     let needed = found.descriptor.write_quorum;
     if copies.is_empty() || (anything_leaves && left < needed) {
         return Err(CommandRejection::TooFewCopies { segment, left, needed });

@@ -50,7 +50,7 @@ pub(super) fn expire(
     Ok(Answer::Nothing)
 }
 
-/// Notes which disks have the logs of unsealed segments.
+/// Notes which disks have the logs of unsealed segments, and which remember of a sealed one that it took the place of others.
 pub(super) fn report_begun(
     metadata: &mut Metadata,
     replica: ReplicaRef,
@@ -60,9 +60,13 @@ pub(super) fn report_begun(
     for SegmentPlace { topic, partition, segment } in places {
         let Ok(found) = find_partition(metadata, *topic, *partition) else { continue };
         let Ok(found) = find_segment(found, *segment) else { continue };
-        let is_sealed = matches!(found.state, SegmentState::Sealed(_));
-        let is_replica = found.descriptor.replicas.contains(&replica);
-        if !is_sealed && is_replica && !found.begun.contains(&replica) {
+        let may = match found.state {
+            SegmentState::Sealed(_) => {
+                found.compacted.is_some() && found.copies.iter().any(|copy| copy.replica == replica)
+            }
+            _ => found.descriptor.replicas.contains(&replica),
+        };
+        if may && !found.begun.contains(&replica) {
             segment_mut(partition_mut(metadata, *topic, *partition)?, *segment)?.begun.push(replica);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use walrus_metadata::{
     Command, CommandRejection, CompactionOffer, Contents, CopyReport, DuePass, Envelope, Found, LEVEL,
-    Metadata, Partition, PartitionPlace, PassEnd, Segment, SegmentPlace, apply, compactor, due_pass,
+    Metadata, Partition, PartitionPlace, PassEnd, Segment, SegmentPlace, apply, due_pass,
 };
 use walrus_model::{
     Digest, LeaderRef, NodeId, Offset, ProcessId, ReplicaRef, Replication, SegmentId, TopicId,

@@ -10,6 +10,7 @@ mod passes;
 mod placement;
 mod producers;
 mod random;
+mod remembered;
 mod retention;
 mod segments;
 mod settings;

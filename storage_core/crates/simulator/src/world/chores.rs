@@ -14,8 +14,12 @@ pub enum Chore {
     Copy(SegmentId),
     /// Tells the metadata how a copy is that they list since that version.
     Report(SegmentId, u64),
-    /// Remembers what took the place of a segment.
+    /// Remembers that a segment took the place of others.
     Note(SegmentId, Noted),
+    /// Tells the metadata that it remembers that.
+    TellNote(SegmentId),
+    /// Forgets that.
+    Forget(SegmentId),
     /// Deletes a copy that was given up or replaced.
     Leave(SegmentId),
     /// Remembers what was trimmed and deleted.
@@ -47,6 +51,7 @@ impl Chore {
             Self::Complete(_)
                 | Self::Copy(_)
                 | Self::Note(..)
+                | Self::Forget(_)
                 | Self::Leave(_)
                 | Self::Bury
                 | Self::Drop(_)
@@ -69,9 +74,10 @@ impl World {
             if let Some(copy) = listed.copies.iter().find(|copy| copy.replica == me)
                 && matches!(listed.state, SegmentState::Sealed(_))
             {
-                all.extend(self.chore_of_copy(node, partition, listed, copy));
+                all.extend(self.chore_of_copy(node, partition, (listed, copy), known));
             }
         }
+        self.chores_of_notes(node, partition, known, &mut all);
         self.chores_of_trims(node, topic, known, &mut all);
         self.reminders(node, partition, &mut all);
         if let Some(open) = partition.segments.last()
@@ -89,8 +95,8 @@ impl World {
         &self,
         node: &Node,
         partition: &metadata::Partition,
-        listed: &metadata::Segment,
-        copy: &metadata::SegmentCopy,
+        (listed, copy): (&metadata::Segment, &metadata::SegmentCopy),
+        known: &Committed,
     ) -> Option<Chore> {
         let segment = listed.descriptor.id;
         let report = Chore::Report(segment, copy.since);
@@ -110,7 +116,7 @@ impl World {
                 Some(if votes { Chore::Complete(segment) } else { Chore::Copy(segment) })
             }
             CopyState::Verified => (!is_whole || listed.contents.is_none()).then_some(report),
-            CopyState::Leaving => self.chore_of_leaving(node, partition, listed, report),
+            CopyState::Leaving => self.chore_of_leaving(node, partition, listed, (known, copy.since)),
             CopyState::Damaged | CopyState::Lost => None,
         }
     }
@@ -120,27 +126,51 @@ impl World {
         node: &Node,
         partition: &metadata::Partition,
         leaving: &metadata::Segment,
-        report: Chore,
+        (known, since): (&Committed, u64),
     ) -> Option<Chore> {
         let segment = leaving.descriptor.id;
         if self.knows_more(node, partition, segment) {
             return None; // it took the place of others, and the metadata are told so again
         }
-        let taker = World::taker(partition, leaving);
-        if taker.is_some_and(|taker| !World::is_safe(taker)) {
+        let is_safe = |holder: &metadata::Segment| match self.makes(Mistake::LeavesWithoutNote) {
+            true => is_verified_by_enough(holder),
+            false => known.state.holds_its_place(holder),
+        };
+        if partition.holder_of_place(leaving).is_some_and(|holder| !is_safe(holder)) {
             return None;
         }
-        let taker =
-            taker.filter(|taker| taker.compacted.is_some() && !self.makes(Mistake::LeavesWithoutNote));
-        match taker {
-            Some(taker) if !node.notes.contains_key(&taker.descriptor.id) => {
-                let generation = taker.replacement()?.compacted.generation;
-                let copies = taker.copies.iter().map(|copy| copy.replica).collect();
-                Some(Chore::Note(taker.descriptor.id, Noted { generation, copies }))
-            }
-            _ if self.has_some(node, segment) => Some(Chore::Leave(segment)),
-            _ => Some(report),
+        let is_here = self.has_some(node, segment);
+        Some(if is_here { Chore::Leave(segment) } else { Chore::Report(segment, since) })
+    }
+
+    /// Notes of what is listed here and took the place of others, each before the metadata are told.
+    fn chores_of_notes(
+        &self,
+        node: &Node,
+        partition: &metadata::Partition,
+        known: &Committed,
+        all: &mut Vec<Chore>,
+    ) {
+        if self.makes(Mistake::LeavesWithoutNote) {
+            return;
         }
+        let me = ReplicaRef { node: node.id, disk: node.disk };
+        let is_mine = |listed: &&metadata::Segment| {
+            let is_verified =
+                |copy: &metadata::SegmentCopy| copy.replica == me && copy.state == CopyState::Verified;
+            listed.copies.iter().any(is_verified) && !listed.begun.contains(&me)
+        };
+        for listed in partition.segments.iter().filter(is_mine) {
+            let (segment, Some(replacement)) = (listed.descriptor.id, listed.replacement()) else { continue };
+            let generation = replacement.compacted.generation;
+            let copies = listed.copies.iter().map(|copy| copy.replica).collect();
+            all.push(match node.notes.contains_key(&segment) {
+                true => Chore::TellNote(segment),
+                false => Chore::Note(segment, Noted { generation, copies }),
+            });
+        }
+        let over = node.notes.keys().filter(|segment| self.is_over(node, known, **segment));
+        all.extend(over.map(|segment| Chore::Forget(*segment)));
     }
 
     fn chores_of_trims(&self, node: &Node, topic: &metadata::Topic, known: &Committed, all: &mut Vec<Chore>) {
@@ -217,6 +247,11 @@ impl World {
                 self.note(id, *taker, noted.clone());
                 Ok(())
             }
+            Chore::TellNote(segment) => self.tell_note(id, *segment),
+            Chore::Forget(segment) => {
+                self.forget_note(id, *segment);
+                Ok(())
+            }
             Chore::Leave(segment) => self.delete_copy(id, *segment, true),
             Chore::Bury => {
                 self.bury(id, known);
@@ -240,4 +275,10 @@ impl World {
             }
         }
     }
+}
+
+/// What brokers would go by if nobody had to remember what took the place of others.
+fn is_verified_by_enough(holder: &metadata::Segment) -> bool {
+    let verified = holder.copies.iter().filter(|copy| copy.state == CopyState::Verified).count();
+    verified >= holder.descriptor.write_quorum()
 }

@@ -1,6 +1,6 @@
 //! Copies that leave disks, what a disk remembers before they go, and metadata that are told what they have forgotten.
 
-use walrus_metadata::{Command, CopyState, PartitionPlace, PartitionStart, Replacement};
+use walrus_metadata::{Command, CopyState, PartitionPlace, PartitionStart, Replacement, SegmentPlace};
 
 use super::*;
 
@@ -14,28 +14,27 @@ pub struct Noted {
 }
 
 impl World {
-    /// The listed segment that has the place of one that was replaced.
-    pub(super) fn taker<'a>(
-        partition: &'a metadata::Partition,
-        replaced: &metadata::Segment,
-    ) -> Option<&'a metadata::Segment> {
-        let number = replaced.descriptor.number;
-        let has_place = |listed: &&metadata::Segment| {
-            (listed.first_number()..=listed.descriptor.number).contains(&number)
-        };
-        let taker = partition.segments.iter().find(has_place);
-        taker.filter(|listed| listed.descriptor.id != replaced.descriptor.id)
-    }
-
-    /// Whether enough copies of what took a segment's place are verified for those of the segment to go.
-    pub(super) fn is_safe(taker: &metadata::Segment) -> bool {
-        let verified = taker.copies.iter().filter(|copy| copy.state == CopyState::Verified).count();
-        verified >= taker.descriptor.write_quorum()
-    }
-
     /// Remembers on a node's disk what took the place of others.
     pub(super) fn note(&mut self, id: NodeId, taker: SegmentId, noted: Noted) {
         self.node_mut(id).notes.entry(taker).or_insert(noted);
+    }
+
+    /// Tells the metadata that a node's disk remembers what took the place of others.
+    pub(super) fn tell_note(&mut self, id: NodeId, segment: SegmentId) -> Checked {
+        let replica = ReplicaRef { node: id, disk: self.node(id).disk };
+        let segments = vec![SegmentPlace { topic: TOPIC, partition: 0, segment }];
+        self.propose(Command::ReportBegun { replica, segments }).map(drop)
+    }
+
+    /// Forgets what nobody will ask this disk for.
+    pub(super) fn forget_note(&mut self, id: NodeId, segment: SegmentId) {
+        self.node_mut(id).notes.remove(&segment);
+    }
+
+    /// Whether nobody will need a note any more.
+    pub(super) fn is_over(&self, node: &Node, known: &Committed, segment: SegmentId) -> bool {
+        let Some(topic) = known.state.topics.get(&TOPIC) else { return false };
+        self.noted(node, segment).is_some_and(|noted| known.state.outlives(&topic.partitions[0], &noted))
     }
 
     /// The replacement that a node has noted.
