@@ -221,6 +221,9 @@ impl World {
                     if promises.promised < stored.promises.promised {
                         return violation("S4: a promise was taken back");
                     }
+                    if promises.promised > stored.promises.promised {
+                        stored.told = Some(stored.synced);
+                    }
                     stored.promises = promises;
                 }
                 ReplicaOutput::Seal(value) => {

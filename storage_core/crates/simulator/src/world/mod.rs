@@ -125,6 +125,8 @@ pub struct Stored {
     pub were_rotten: BTreeSet<usize>,
     /// The number of batches that are synced.
     pub synced: usize,
+    /// The number of them when it made its last promise: it has told nobody of the others.
+    pub told: Option<usize>,
     /// Whether a synced tail was found torn.
     pub cut: bool,
     /// Whether it is verified, and its votes are not remembered any more.
