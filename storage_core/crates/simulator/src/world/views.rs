@@ -119,7 +119,8 @@ impl World {
             {
                 continue;
             }
-            let Some(range) = self.range(id) else { continue };
+            let Some((base, end)) = self.range(id) else { continue };
+            let range = (base.max(partition.log_start()), end); // what was trimmed before is on no disk
             let wanted = listed.descriptor.write_quorum();
             let has_all = |node: &&Arc<Node>| !node.lost && self.covers(node, range);
             let disks = self.nodes.iter().filter(has_all).count();
