@@ -66,8 +66,8 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make, tmp_path: Pat
     started.wait_ready()
     wait_for_settings(started)
     examples = re.findall(r"```(?:text|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    shell, python, timing, adding, adding_in_python, deleting, deleting_in_python, *others = examples
-    compacting, by_time, streaming = others
+    shell, python, timing, adding, adding_in_python, using_up, deleting, *others = examples
+    deleting_in_python, compacting, by_time, streaming = others
     printed = [cli(started, *shlex.split(line)[1:]) for line in shell.splitlines()]
     assert re.search(r"max\.message\.bytes +1048588 +topic +next append", printed[-1])
     assert re.search(r"min\.insync\.replicas +3 +topic +next segment", printed[-1])
@@ -98,6 +98,8 @@ def test_the_examples_of_the_reference_do_what_it_says(node: Make, tmp_path: Pat
         names: dict[str, object] = {"Client": Client}
         assert cli(started, *shlex.split(adding)[1:]) == "orders: 6 partitions\n"
         exec(adding_in_python.replace("127.0.0.1:9090", address(started)), names)
+        cli(started, *shlex.split(using_up)[1:])
+        assert client.describe_topic("orders").value("walrus.retention.consumed") == "GET"
         assert [topic.partitions for topic in client.topics()] == [6]
         exec(deleting_in_python.replace("127.0.0.1:9090", address(started)), names)
         starts = [partition.log_start for partition in client.describe_topic("orders").partitions]
@@ -315,6 +317,30 @@ def test_a_short_retention_empties_a_topic_and_until_then_it_says_why_it_is_stil
         assert client.append("t", [b"35"]).base_offset == 35
         client.alter_topic("t", {}, unset=["retention.ms"])
         assert [record.value for record in client.read("t", 0, 35)] == [b"35"]
+
+
+def test_a_topic_is_a_queue_of_which_goes_what_get_has_delivered(node: Make) -> None:
+    nodes = three(node)
+    wait_for_settings(nodes[0])
+    with Client(address(nodes[1])) as client:
+        client.create_topic("jobs", config={"walrus.segment.entries": 10, "walrus.retention.consumed": "GET"})
+        client.append("jobs", [str(number).encode() for number in range(10)])
+        for number in range(10, 25):
+            client.append("jobs", [str(number).encode()])
+        assert [say(nodes[2], "GET jobs") for _ in range(3)] == ["OK 0", "OK 1", "OK 2"]
+        wait_until("sizes are reported", lambda: client.describe_topic("jobs").partitions[0].sealed_bytes > 0)
+        kept = client.describe_topic("jobs").partitions[0]
+        assert (kept.log_start, kept.reason, kept.reader) == (0, KeptReason.READER, "GET")
+        assert "not read yet, by GET" in cli(nodes[2], "topics", "describe", "jobs")
+        rest = [say(nodes[number % 3], "GET jobs") for number in range(10)]
+        assert rest == [f"OK {number}" for number in range(3, 13)]
+
+        def start() -> int:
+            return client.describe_topic("jobs").partitions[0].log_start
+
+        wait_until("what was delivered goes", lambda: start() == 10, timeout_s=60)
+        assert [record.value for record in client.read("jobs", 0, 10)][:3] == [b"10", b"11", b"12"]
+        assert say(nodes[0], "GET jobs") == "OK 13"
 
 
 def last_of_each_key(client: Client, topic: str) -> dict[bytes, bytes | None]:

@@ -114,6 +114,7 @@ class KeptReason(StrEnum):
     ARCHIVE = "not in the archive"
     UNREPORTED = "size not reported yet"
     SUCCESSOR = "next segment not on enough disks yet"
+    READER = "not read yet"
 
 
 _REASONS = {
@@ -124,6 +125,7 @@ _REASONS = {
     log_pb2.KeptPartition.REASON_ARCHIVE: KeptReason.ARCHIVE,
     log_pb2.KeptPartition.REASON_UNREPORTED: KeptReason.UNREPORTED,
     log_pb2.KeptPartition.REASON_SUCCESSOR: KeptReason.SUCCESSOR,
+    log_pb2.KeptPartition.REASON_READER: KeptReason.READER,
 }
 
 
@@ -132,8 +134,8 @@ class KeptPartition:
     """What a partition still has: from `log_start` on it can be read; `sealed_bytes` are those of its sealed segments.
 
     `reason` tells why its oldest segment stays (None: a reason that only newer clients know); with `AGE`, `until_ms` is
-    when it goes, milliseconds since the epoch. Compactions have looked at all records below `compacted_to` (None: the
-    topic is not compacted).
+    when it goes, milliseconds since the epoch; with `READER`, `reader` is who has not read it. Compactions have looked
+    at all records below `compacted_to` (None: the topic is not compacted).
     """
 
     partition: int
@@ -143,6 +145,7 @@ class KeptPartition:
     reason: KeptReason | None
     until_ms: int | None
     compacted_to: int | None = None
+    reader: str | None = None
 
     @classmethod
     def parse(cls, message: log_pb2.KeptPartition) -> "KeptPartition":
@@ -154,6 +157,7 @@ class KeptPartition:
             reason=_REASONS.get(message.reason),
             until_ms=message.until_ms if message.HasField("until_ms") else None,
             compacted_to=message.compacted_to if message.HasField("compacted_to") else None,
+            reader=message.reader if message.HasField("reader") else None,
         )
 
 

@@ -347,6 +347,8 @@ def _print_description(described: TopicDescription, output: Output, *, everythin
 
 
 def _reason(kept: KeptPartition) -> str:
+    if kept.reader is not None:
+        return f"{kept.reason}, by {kept.reader}"
     if kept.until_ms is None:
         return str(kept.reason)
     until = datetime.fromtimestamp(min(kept.until_ms / 1000, LAST_SECOND), tz=UTC)

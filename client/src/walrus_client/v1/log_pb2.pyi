@@ -86,7 +86,7 @@ class DescribeTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., version: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[KeptPartition, _Mapping]]] = ...) -> None: ...
 
 class KeptPartition(_message.Message):
-    __slots__ = ("partition", "log_start", "sealed_segments", "sealed_bytes", "reason", "until_ms", "compacted_to")
+    __slots__ = ("partition", "log_start", "sealed_segments", "sealed_bytes", "reason", "until_ms", "compacted_to", "reader")
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         REASON_UNSPECIFIED: _ClassVar[KeptPartition.Reason]
@@ -97,6 +97,7 @@ class KeptPartition(_message.Message):
         REASON_ARCHIVE: _ClassVar[KeptPartition.Reason]
         REASON_UNREPORTED: _ClassVar[KeptPartition.Reason]
         REASON_SUCCESSOR: _ClassVar[KeptPartition.Reason]
+        REASON_READER: _ClassVar[KeptPartition.Reason]
     REASON_UNSPECIFIED: KeptPartition.Reason
     REASON_OPEN: KeptPartition.Reason
     REASON_FOR_EVER: KeptPartition.Reason
@@ -105,6 +106,7 @@ class KeptPartition(_message.Message):
     REASON_ARCHIVE: KeptPartition.Reason
     REASON_UNREPORTED: KeptPartition.Reason
     REASON_SUCCESSOR: KeptPartition.Reason
+    REASON_READER: KeptPartition.Reason
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LOG_START_FIELD_NUMBER: _ClassVar[int]
     SEALED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +114,7 @@ class KeptPartition(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     COMPACTED_TO_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     log_start: int
     sealed_segments: int
@@ -119,7 +122,8 @@ class KeptPartition(_message.Message):
     reason: KeptPartition.Reason
     until_ms: int
     compacted_to: int
-    def __init__(self, partition: _Optional[int] = ..., log_start: _Optional[int] = ..., sealed_segments: _Optional[int] = ..., sealed_bytes: _Optional[int] = ..., reason: _Optional[_Union[KeptPartition.Reason, str]] = ..., until_ms: _Optional[int] = ..., compacted_to: _Optional[int] = ...) -> None: ...
+    reader: str
+    def __init__(self, partition: _Optional[int] = ..., log_start: _Optional[int] = ..., sealed_segments: _Optional[int] = ..., sealed_bytes: _Optional[int] = ..., reason: _Optional[_Union[KeptPartition.Reason, str]] = ..., until_ms: _Optional[int] = ..., compacted_to: _Optional[int] = ..., reader: _Optional[str] = ...) -> None: ...
 
 class TopicSetting(_message.Message):
     __slots__ = ("name", "value", "source", "effect", "what")

@@ -20,6 +20,7 @@ use crate::cluster::{Cluster, pings};
 use crate::copies::Copies;
 use crate::copies::left::LeftLogs;
 use crate::copies::table::CopyTable;
+use crate::cursors;
 use crate::edge::{Door, Principal, raise_descriptors};
 use crate::ending::succession;
 use crate::node::config::{Config, ConfigError, LiveConfig};
@@ -145,6 +146,7 @@ impl DataPlane {
         tasks.spawn("catch-up", catch_up::keep_up(copies.clone()));
         tasks.spawn("succession", succession::keep_watch(copies.clone()));
         tasks.spawn("holes", upkeep::holes::keep_filling(copies.clone()));
+        tasks.spawn("read marks", cursors::keep_told(broker.cursors().clone()));
         tasks.spawn("successors", upkeep::successors::keep_ready(copies.clone()));
         tasks.spawn("left logs", upkeep::left::keep_watch(copies.clone()));
         tasks.spawn("wholeness", upkeep::wholeness::keep_watch(copies));

@@ -319,6 +319,16 @@ pub enum Command {
         /// Where its partitions begin then.
         starts: Vec<PartitionStart>,
     },
+    /// Records up to where a reader has read a topic, if the topic's retention asks for that reader. A mark may move back: somebody reads
+    /// again.
+    ReportRead {
+        /// Topic.
+        topic: TopicId,
+        /// The reader's name, as the topic's settings name it.
+        reader: String,
+        /// The first offset that it lacks of each of these partitions; the others stay as they are.
+        marks: Vec<ReadMark>,
+    },
     /// Drops the segments that partitions have to let go by their topics' retention, as this state sees it when the command is
     /// applied: a proposer that knows less, or whose clock is ahead, drops nothing more.
     Expire {
@@ -363,6 +373,15 @@ pub enum Command {
         /// The segments; one that is not open on this disk any more is passed over.
         segments: Vec<SegmentPlace>,
     },
+}
+
+/// Up to where a partition was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadMark {
+    /// The partition.
+    pub partition: u32,
+    /// The first offset that the reader lacks.
+    pub next: Offset,
 }
 
 /// A partition.

@@ -41,6 +41,7 @@ impl Command {
                 ORGANISATIONS_LEVEL
             }
             Self::AddPartitions { .. }
+            | Self::ReportRead { .. }
             | Self::OfferCompaction { .. }
             | Self::AbandonCompaction { .. }
             | Self::RepeatCompaction { .. }

@@ -40,7 +40,8 @@ pub use apply::{EPOCH_MAX, apply, check_follows};
 pub use census::{Census, Load, census};
 pub use cluster_config::ClusterConfig;
 pub use command::{
-    Command, CopyReport, ENVELOPE_VERSION, Envelope, Found, PartitionPlace, PartitionStart, SegmentPlace,
+    Command, CopyReport, ENVELOPE_VERSION, Envelope, Found, PartitionPlace, PartitionStart, ReadMark,
+    SegmentPlace,
 };
 pub use compaction::{
     Compacted, CompactionOffer, CompactionPolicy, EpochStart, KeptTombstones, PassEnd, Replacement,
@@ -63,7 +64,7 @@ pub use presence::{Presence, Present};
 pub use recent::Recent;
 pub use rejection::CommandRejection;
 pub use request::{Conclusion, Plan, Proposal, Request, RequestError, Response, plan};
-pub use retention::{Contents, Retention};
+pub use retention::{Contents, ReadMarks, Retention};
 pub use segment::{CopyState, Segment, SegmentCopy, SegmentState};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use state::{Compaction, Listener, Metadata, Node, NodeState, Partition, Protocol, Topic};

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use walrus_model::{AttemptId, Descriptor, Epoch, NodeId, ProcessId, ReplicaRef, SegmentId, TopicId, Value};
 
 use crate::command::{
-    Command, CopyReport, ENVELOPE_VERSION, Envelope, PartitionPlace, PartitionStart, SegmentPlace,
+    Command, CopyReport, ENVELOPE_VERSION, Envelope, PartitionPlace, PartitionStart, ReadMark, SegmentPlace,
 };
 use crate::compaction::{CompactionOffer, PassEnd, Replacement};
 use crate::placement::{Attempt, first_descriptor, recovery, successor};
@@ -108,6 +108,15 @@ pub enum Request {
         topic: TopicId,
         /// Where its partitions begin then.
         starts: Vec<PartitionStart>,
+    },
+    /// Record up to where a reader has read a topic.
+    ReportRead {
+        /// Topic.
+        topic: TopicId,
+        /// The reader.
+        reader: String,
+        /// The first offset that it lacks of each of these partitions.
+        marks: Vec<ReadMark>,
     },
     /// List a candidate of a compaction.
     OfferCompaction {
@@ -364,6 +373,9 @@ pub fn plan(
         }
         Request::DeleteRecords { topic, starts } => {
             (Command::DeleteRecords { topic, starts }, Response::Done)
+        }
+        Request::ReportRead { topic, reader, marks } => {
+            (Command::ReportRead { topic, reader, marks }, Response::Done)
         }
         Request::OfferCompaction { place, offer } => {
             (Command::OfferCompaction { place, offer }, Response::Done)

@@ -1,6 +1,9 @@
 //! The policy by which a topic lets records go, and what it looks at: sizes and times as the holders of copies report them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use walrus_model::Offset;
 
 /// What the batches of a sealed segment hold. All copies are alike, so all holders report the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,13 +23,41 @@ pub struct Retention {
     pub bytes: Option<u64>,
     /// Whether nothing goes that is not in the archive. Nothing brings an archive's mark yet, so nothing goes at all.
     pub archived: bool,
+    /// Whether what its readers have used up goes.
+    pub consumed: bool,
+}
+
+/// Up to where the readers have read that a topic's retention asks: by name and partition, the first offset that the reader lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ReadMarks(BTreeMap<String, BTreeMap<u32, Offset>>);
+
+impl ReadMarks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first offset of a partition that a reader lacks: 0 until somebody says otherwise.
+    #[must_use]
+    pub fn of(&self, reader: &str, partition: u32) -> Offset {
+        self.0.get(reader).and_then(|marks| marks.get(&partition)).copied().unwrap_or(Offset(0))
+    }
+
+    pub(crate) fn set(&mut self, reader: &str, partition: u32, mark: Offset) {
+        self.0.entry(reader.to_owned()).or_default().insert(partition, mark);
+    }
+
+    /// Forgets readers that nobody asks any more.
+    pub(crate) fn keep(&mut self, is_asked: impl Fn(&str) -> bool) {
+        self.0.retain(|reader, _| is_asked(reader));
+    }
 }
 
 impl Retention {
     /// Whether it lets anything go by itself.
     #[must_use]
     pub fn is_for_ever(&self) -> bool {
-        self.age_ms.is_none() && self.bytes.is_none()
+        self.age_ms.is_none() && self.bytes.is_none() && !self.consumed
     }
 
     /// When a segment is old enough to go, milliseconds since the epoch; `None` if it never is. One whose records have no

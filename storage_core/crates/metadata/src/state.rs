@@ -15,6 +15,7 @@ use crate::creations::Creations;
 use crate::leads::Leads;
 use crate::organisation::{DEFAULT_ORG, Organisation};
 use crate::recent::Recent;
+use crate::retention::ReadMarks;
 use crate::segment::{CopyState, Segment, SegmentCopy, SegmentState, is_nowhere, nowhere};
 use crate::sizes::Sizes;
 use crate::topic_config::TopicConfig;
@@ -205,6 +206,9 @@ pub struct Topic {
     /// The settings that it has itself.
     #[serde(default, skip_serializing_if = "TopicConfig::is_untouched")]
     pub config: TopicConfig,
+    /// Up to where the readers have read that its retention asks.
+    #[serde(default, skip_serializing_if = "ReadMarks::is_empty")]
+    pub read: ReadMarks,
     /// Its partitions by index, at least one.
     pub partitions: Vec<Partition>,
 }

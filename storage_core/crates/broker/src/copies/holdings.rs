@@ -197,7 +197,8 @@ mod tests {
         let id = TopicId::from_u128(7);
         let (org, name) = ("o".to_owned(), "t".to_owned());
         let (config, partitions) = (walrus_metadata::TopicConfig::default(), vec![partition]);
-        let topic = Topic { id, org, name, internal: false, config, partitions };
+        let read = walrus_metadata::ReadMarks::default();
+        let topic = Topic { id, org, name, internal: false, config, read, partitions };
         let mut metadata = Metadata::default();
         metadata.topics.insert(id, Arc::new(topic));
         metadata

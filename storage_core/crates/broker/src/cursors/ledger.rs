@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use walrus_model::{SegmentId, TopicId};
+use walrus_metadata::ReadMark;
+use walrus_model::{Offset, SegmentId, TopicId};
 
 use super::pages::{Lookup, Pages};
 use super::progress::{CursorKey, Progress};
@@ -89,6 +90,8 @@ struct Cursor {
     recorded_revision: u64,
     /// Place of its latest record in `__cursors`.
     recorded_at: Option<u64>,
+    /// Everything below is delivered, by that record.
+    recorded_below: u64,
     /// Held by whoever reads its partition.
     reading: Arc<tokio::sync::Mutex<()>>,
     /// The offset at which nothing was, and when the read began that found so.
@@ -245,11 +248,21 @@ impl Ledger {
         for (offset, record) in (base_offset..).zip(records) {
             let Some(cursor) = self.cursors.get_mut(&record.key) else { continue };
             cursor.recorded_at = Some(offset);
+            cursor.recorded_below = record.progress.position();
             cursor.recorded_revision = record.revision;
             if cursor.reservations.revision() == record.revision {
                 self.dirty.remove(&record.key);
             }
         }
+    }
+
+    /// Up to where the cursor of a topic has come in each partition, by what is durable.
+    pub(super) fn marks(&self, topic: TopicId, partitions: u32) -> Vec<ReadMark> {
+        let mark = |partition| {
+            let cursor = self.cursors.get(&CursorKey { topic, partition })?;
+            Some(ReadMark { partition, next: Offset(cursor.recorded_below) })
+        };
+        (0..partitions).filter_map(mark).collect()
     }
 
     /// Takes the trim that is due, once every record is written.
@@ -266,9 +279,10 @@ impl Ledger {
     pub(super) fn begin(&mut self, replayed: HashMap<CursorKey, (Progress, u64)>) {
         let heard = self.forget().heard;
         for (key, (progress, recorded_at)) in replayed {
+            let (recorded_at, recorded_below) = (Some(recorded_at), progress.position());
             let reservations = Reservations::resume(progress);
             self.cursors
-                .insert(key, Cursor { reservations, recorded_at: Some(recorded_at), ..Cursor::default() });
+                .insert(key, Cursor { reservations, recorded_at, recorded_below, ..Cursor::default() });
         }
         for HandedCursor { key, progress, reserved } in heard {
             let cursor = self.cursors.entry(key).or_default();

@@ -3,11 +3,12 @@
 //! A cursor belongs to a topic's uuid. Its place is a partition of the internal topic `__cursors`, and whoever leads
 //! that partition's open segment owns it: reserves entries for connections and records there what was delivered.
 //! `reservation`, `progress` and `ledger` decide, `owner` stores and reads, `hand_over` takes over from the owner before,
-//! `service` finds the owner, `consumer` is what a connection holds.
+//! `service` finds the owner, `consumer` is what a connection holds, `marks` tells the metadata how far cursors have come.
 
 mod consumer;
 mod hand_over;
 mod ledger;
+mod marks;
 mod messages;
 mod owner;
 mod pages;
@@ -17,4 +18,5 @@ mod service;
 mod terms;
 
 pub use consumer::Consumer;
+pub(crate) use marks::keep_told;
 pub use service::CursorService;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::watch;
 use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_metadata::ReadMark;
 use walrus_model::TopicId;
 
 use super::hand_over;
@@ -140,6 +141,17 @@ impl Owner {
                 return;
             }
         }
+    }
+
+    /// Up to where the cursor of a topic has come, durably. Fails on a node that does not own it.
+    pub(super) async fn marks(
+        self: &Arc<Self>,
+        topics: &Arc<Topics>,
+        topic: TopicId,
+        partitions: u32,
+    ) -> Result<Vec<ReadMark>> {
+        let serving = self.serve(topics).await?;
+        Ok(self.lock_ledger(serving)?.marks(topic, partitions))
     }
 
     /// Makes sure that this node owns the partition, under the segment that is answered.

@@ -73,7 +73,6 @@ impl CursorKey {
 
 impl Progress {
     /// Lowest entry that is not delivered.
-    #[cfg(test)]
     pub(crate) fn position(&self) -> u64 {
         self.pending.first().copied().unwrap_or(self.next)
     }

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use prometheus_client::metrics::counter::Counter;
 use prost::Message as _;
 use walrus_log::batch::BatchBuilder;
+use walrus_metadata::ReadMark;
 use walrus_model::TopicId;
 
 use super::messages::{
@@ -105,6 +106,15 @@ impl CursorService {
                 "cursors stop before all deliveries are recorded: some entries are delivered again"
             );
         }
+    }
+
+    /// Up to where the cursor of a topic has come, durably; an error on a node that does not own it.
+    pub(super) async fn marks(&self, topic: TopicId, partitions: u32) -> Result<Vec<ReadMark>> {
+        self.owner(topic).marks(&self.inner.topics, topic, partitions).await
+    }
+
+    pub(super) fn topics(&self) -> &Arc<Topics> {
+        &self.inner.topics
     }
 
     pub(super) async fn resolve(&self, path: &TopicPath) -> Result<TopicRef> {

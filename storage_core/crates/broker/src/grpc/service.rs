@@ -229,7 +229,7 @@ fn description_message(described: TopicDescription) -> DescribeTopicResponse {
 
 fn kept_message(view: KeptView) -> KeptPartition {
     let KeptView { partition, log_start, sealed_segments, sealed_bytes, kept, compacted_to } = view;
-    let mut until = None;
+    let (mut until, mut reader) = (None, None);
     let reason = match kept {
         Kept::Open => kept_partition::Reason::Open,
         Kept::ForEver => kept_partition::Reason::ForEver,
@@ -239,6 +239,10 @@ fn kept_message(view: KeptView) -> KeptPartition {
         }
         Kept::Bytes => kept_partition::Reason::Bytes,
         Kept::Archive => kept_partition::Reason::Archive,
+        Kept::Reader { name } => {
+            reader = Some(name);
+            kept_partition::Reason::Reader
+        }
         Kept::Unreported => kept_partition::Reason::Unreported,
         Kept::Successor => kept_partition::Reason::Successor,
     };
@@ -250,6 +254,7 @@ fn kept_message(view: KeptView) -> KeptPartition {
         reason: reason.into(),
         until_ms: until,
         compacted_to,
+        reader,
     }
 }
 

@@ -164,6 +164,8 @@ pub(crate) const CURSOR_OWNER_STOPPING: Duration = ms(500);
 pub(crate) const CURSOR_CALL: Duration = s(5);
 /// The metadata have so long to name another leader, before the one that they name is asked to open a new segment.
 pub(crate) const CURSOR_LEADER_NAMED: Duration = ms(50);
+/// Pause between two tellings of how far cursors have come: what was read may stay so long.
+pub(crate) const READ_MARKS: Duration = s(2);
 
 // Listeners
 

@@ -338,7 +338,7 @@ fn kept_view(metadata: &Metadata, route: &TopicRoute, partition: &Partition) -> 
         log_start: partition.log_start().0,
         sealed_segments: sealed.clone().count() as u64,
         sealed_bytes: sealed.filter_map(|segment| segment.contents).map(|contents| contents.bytes).sum(),
-        kept: verdict(metadata, partition, &route.retention).kept,
+        kept: verdict(metadata, &route.topic, partition).kept,
         compacted_to: route.settings.needs_keys.then_some(partition.compaction.cleaned_to.0),
     }
 }

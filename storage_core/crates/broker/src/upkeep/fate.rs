@@ -100,6 +100,7 @@ mod tests {
             name: "t".to_owned(),
             internal: false,
             config: walrus_metadata::TopicConfig::default(),
+            read: walrus_metadata::ReadMarks::default(),
             partitions: vec![partition],
         };
         metadata.topics.insert(listed, Arc::new(known));

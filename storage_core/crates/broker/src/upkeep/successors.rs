@@ -54,7 +54,7 @@ fn awaited<'a>(copies: &Copies, metadata: &'a Metadata) -> Vec<&'a Segment> {
             let open = partition.segments.last()?;
             let is_mine = open.descriptor.replicas.contains(&me) && !open.begun.contains(&me);
             let may = partition.has_deleted() || !retention.is_for_ever();
-            let goes = || may && verdict(metadata, partition, &retention).kept == Kept::Successor;
+            let goes = || may && verdict(metadata, topic, partition).kept == Kept::Successor;
             let is_followed = partition.segments.len() > 1;
             (is_mine && ((is_compacted && is_followed) || goes())).then_some(open)
         })

@@ -7,7 +7,7 @@ use serde_json::json;
 use walrus_broker::{ConfigChange, Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
 use walrus_log::{LogId, SimulatedDisk, TailKind};
-use walrus_metadata::{Metadata, Partition, Segment};
+use walrus_metadata::{Kept, Metadata, Partition, Segment};
 use walrus_model::{Offset, Replication};
 
 use crate::client::{batch_of, named, options, put, read_values};
@@ -177,6 +177,47 @@ fn full_disks_get_room_from_what_topics_do_not_keep() {
         async move { put(&broker, &topic, "20").await }
     }));
     assert_eq!(put_again.unwrap().base_offset, 20);
+}
+
+/// Twelve records in segments of four, of which the shared cursor reads nine: the first eight go, and the others stay.
+fn only_what_was_read_goes(settings: &[(&str, &str)]) {
+    let options_of_nodes = json!({ "monitor_check_ms": 20, "segment_entries_max": 4 });
+    let cluster = Cluster::start_replicated(3, options_of_nodes, REPLICATED);
+    let topic = PartitionRef::parse("t", 0).unwrap();
+    cluster.block_on(async {
+        for number in 0..12 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+        cluster.broker(1).alter_topic(&topic.topic, set(settings)).await.unwrap();
+    });
+    let kept = || cluster.block_on(cluster.broker(2).describe_topic(&topic.topic)).unwrap().kept[0].clone();
+    let waits = || kept().kept == Kept::Reader { name: "GET".to_owned() };
+    cluster.let_go_until("all is sealed, and stays", |_| kept().sealed_segments == 3 && waits());
+    let before = partition(&cluster.metadata(), "t").segments;
+    cluster.block_on(async {
+        let mut consumer = cluster.broker(3).consumer();
+        for number in 0..9_u64 {
+            let value = consumer.next(&topic.topic, number).await.unwrap().unwrap();
+            assert_eq!(&value[..], number.to_string().as_bytes());
+        }
+        consumer.commit().await.unwrap();
+    });
+    cluster.let_go_until("what was read goes", |metadata| {
+        partition(metadata, "t").log_start() == Offset(8) && are_gone(&cluster, &before[..2])
+    });
+    assert!(waits(), "{:?}", kept());
+    let left = cluster.block_on(read_values(&cluster.broker(1), &topic, 8, 4));
+    assert_eq!(left, numbered(8..12));
+}
+
+#[test]
+fn what_the_shared_cursor_has_used_up_goes_from_every_disk() {
+    only_what_was_read_goes(&[("walrus.retention.consumed", "GET")]);
+}
+
+#[test]
+fn what_the_shared_cursor_has_not_read_stays_though_it_is_old() {
+    only_what_was_read_goes(&[("walrus.retention.pinned", "GET"), ("retention.ms", "1")]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use members::{drain_node, remove_node};
 use nodes::{current_process, register_node};
 use organisations::{list_organisations, remove_organisation, set_organisation};
 use partitions::{change_partition, find_partition, partition_mut};
-use retention::{delete_records, expire, report_begun};
+use retention::{delete_records, expire, report_begun, report_read};
 use segments::{Ageing, begin_recovery, begin_roll, check_replicas, find_segment, seal_and_open, trim};
 pub use segments::{EPOCH_MAX, check_follows};
 use topics::{
@@ -117,6 +117,7 @@ fn entity_version(metadata: &Metadata, command: &Command, expected: u64) -> Resu
         | Command::AddPartitions { .. }
         | Command::DeleteTopic { .. }
         | Command::DeleteRecords { .. }
+        | Command::ReportRead { .. }
         | Command::Expire { .. }
         | Command::ReportBegun { .. }
         | Command::ReportEmptied { .. } => Ok(metadata.version),
@@ -212,6 +213,7 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
             finish_compaction(metadata, *place, end, (envelope.at_ms, version))
         }
         Command::DeleteRecords { topic, starts } => delete_records(metadata, *topic, starts, version),
+        Command::ReportRead { topic, reader, marks } => report_read(metadata, *topic, reader, marks),
         Command::Expire { partitions } => expire(metadata, partitions, version),
         Command::ReportBegun { replica, segments } => report_begun(metadata, *replica, segments),
         Command::Trim { topic, partition, below_number, first } => {

@@ -1,12 +1,14 @@
 //! Commands by which records go: what a topic's retention lets go, and what somebody deletes.
 
+use std::sync::Arc;
+
 use walrus_model::{ReplicaRef, TopicId};
 
 use super::copies::check_disk;
 use super::partitions::{find_partition, partition_mut};
 use super::segments::{find_segment, segment_mut};
 use crate::answer::Answer;
-use crate::command::{PartitionPlace, PartitionStart, SegmentPlace};
+use crate::command::{PartitionPlace, PartitionStart, ReadMark, SegmentPlace};
 use crate::expiry::verdict;
 use crate::rejection::CommandRejection;
 use crate::segment::SegmentState;
@@ -31,6 +33,25 @@ pub(super) fn delete_records(
     Ok(Answer::Nothing)
 }
 
+/// Notes up to where a reader has read, if the topic's retention asks for it. Marks of partitions that there are not are passed over.
+pub(super) fn report_read(
+    metadata: &mut Metadata,
+    topic: TopicId,
+    reader: &str,
+    marks: &[ReadMark],
+) -> Result<Answer, CommandRejection> {
+    let found = metadata.topics.get_mut(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
+    let is_new = |mark: &&ReadMark| {
+        mark.partition < found.partition_count() && found.read.of(reader, mark.partition) != mark.next
+    };
+    let new: Vec<ReadMark> = marks.iter().filter(is_new).copied().collect();
+    if found.config.asks_reader(reader) && !new.is_empty() {
+        let found = Arc::make_mut(found);
+        new.iter().for_each(|mark| found.read.set(reader, mark.partition, mark.next));
+    }
+    Ok(Answer::Nothing)
+}
+
 /// Drops what these partitions have to let go now.
 pub(super) fn expire(
     metadata: &mut Metadata,
@@ -38,11 +59,9 @@ pub(super) fn expire(
     version: u64,
 ) -> Result<Answer, CommandRejection> {
     for PartitionPlace { topic, partition } in places {
-        let Some(retention) = metadata.topics.get(topic).map(|found| found.config.retention()) else {
-            continue;
-        };
+        let Some(of_topic) = metadata.topics.get(topic) else { continue };
         let Ok(found) = find_partition(metadata, *topic, *partition) else { continue };
-        let below_number = verdict(metadata, found, &retention).below_number;
+        let below_number = verdict(metadata, of_topic, found).below_number;
         if below_number > found.trimmed_below {
             partition_mut(metadata, *topic, *partition)?.drop_below(below_number, version);
         }

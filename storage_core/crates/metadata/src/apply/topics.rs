@@ -12,6 +12,7 @@ use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
 use crate::organisation::{INTERNAL_ORG, OrganisationLimits};
 use crate::placement::FIRST_EPOCH;
 use crate::rejection::CommandRejection;
+use crate::retention::ReadMarks;
 use crate::segment::{Segment, SegmentState};
 use crate::state::{Compaction, Metadata, Partition, Topic};
 use crate::topic_config::TopicConfig;
@@ -115,7 +116,9 @@ pub(super) fn alter_topic(
     let version = config.version;
     if config != found.config {
         found.standing_leaders().for_each(|node| leads.remove(node));
-        Arc::make_mut(found).config = config;
+        let changed = Arc::make_mut(found);
+        changed.read.keep(|reader| config.asks_reader(reader));
+        changed.config = config;
         found.standing_leaders().for_each(|node| leads.add(node));
     }
     Ok(Answer::Config { version })
@@ -189,7 +192,15 @@ fn add_topic(
     version: u64,
 ) {
     let partitions = segments.into_iter().map(|segment| new_partition(segment, version)).collect();
-    let topic = Topic { id, org: org.to_owned(), name: name.to_owned(), internal, config, partitions };
+    let topic = Topic {
+        id,
+        org: org.to_owned(),
+        name: name.to_owned(),
+        internal,
+        config,
+        read: ReadMarks::default(),
+        partitions,
+    };
     metadata.sizes.add(org, topic.partitions.len());
     topic.standing_leaders().for_each(|node| metadata.leads.add(node));
     metadata.topics.insert(id, Arc::new(topic));

@@ -8,6 +8,11 @@ pub const BATCH_BYTES_MAX: u64 = 24 << 20;
 /// Longest value of a setting that is free text, in bytes.
 const TEXT_BYTES_MAX: usize = 1_000;
 
+/// Limit on the readers that a setting names.
+pub(super) const READERS_MAX: usize = 16;
+/// Longest name of a reader, in bytes.
+pub(super) const READER_BYTES_MAX: usize = 249;
+
 /// Names of the settings by which this crate acts.
 pub(super) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 pub(super) const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
@@ -28,12 +33,14 @@ pub(super) const DIRTY_RATIO_MIN: &str = "min.cleanable.dirty.ratio";
 pub(super) const RETENTION_MS: &str = "retention.ms";
 pub(super) const RETENTION_BYTES: &str = "retention.bytes";
 pub(super) const RETENTION_ARCHIVED: &str = "walrus.retention.archived";
+pub(super) const RETENTION_CONSUMED: &str = "walrus.retention.consumed";
+pub(super) const RETENTION_PINNED: &str = "walrus.retention.pinned";
 
 /// The settings of a topic's retention, which came with a level of commands of their own.
 pub(crate) const RETENTION_SETTINGS: [&str; 3] = [RETENTION_MS, RETENTION_BYTES, RETENTION_ARCHIVED];
 
-/// The settings of a topic's copies, leaders, timestamps and compaction, which came with a later level.
-pub(crate) const PLACEMENT_SETTINGS: [&str; 10] = [
+/// The settings of a topic's copies, leaders, timestamps, compaction and readers, which came with a later level.
+pub(crate) const PLACEMENT_SETTINGS: [&str; 12] = [
     REPLICATION_FACTOR,
     LEADERS,
     TIMESTAMP_TYPE,
@@ -44,6 +51,8 @@ pub(crate) const PLACEMENT_SETTINGS: [&str; 10] = [
     COMPACTION_LAG_MIN,
     COMPACTION_LAG_MAX,
     DIRTY_RATIO_MIN,
+    RETENTION_CONSUMED,
+    RETENTION_PINNED,
 ];
 
 /// A setting of a topic. Two are the same if their names are.
@@ -83,6 +92,8 @@ pub enum Values {
     Text(usize),
     /// A schedule of syncs ([`walrus_model::FsyncSchedule`]).
     Schedule,
+    /// Names of readers with commas between them, or none.
+    Readers,
 }
 
 /// What holds where a topic does not set a setting.
@@ -148,7 +159,7 @@ const NO_THROTTLE: &str = "The rate of copies is a setting of the cluster, `copi
 const AS_SENT: &str = "Batches stay as they were sent.";
 
 /// All settings, by name.
-pub const DEFINITIONS: [Definition; 38] = [
+pub const DEFINITIONS: [Definition; 40] = [
     Definition {
         name: CLEANUP_POLICY,
         values: Values::SomeOf(&[COMPACT, DELETE]),
@@ -331,6 +342,21 @@ pub const DEFINITIONS: [Definition; 38] = [
         what: "Whether retention keeps what is not in the archive. Nothing tells yet what is, so `true` keeps everything.",
     },
     Definition {
+        name: RETENTION_CONSUMED,
+        values: Values::Readers,
+        default: Fallback::Value(""),
+        effect: Effect::WithinAMinute,
+        what: "Readers that use records up: what all of them have read goes, segment by segment, also before `retention.ms` and \
+               `retention.bytes` say so. `GET` is the cursor of the text protocol.",
+    },
+    Definition {
+        name: RETENTION_PINNED,
+        values: Values::Readers,
+        default: Fallback::Value(""),
+        effect: Effect::WithinAMinute,
+        what: "Readers whom retention waits for: what one of them has not read stays. `delete-records` waits for nobody.",
+    },
+    Definition {
         name: SEGMENT_ENTRIES,
         values: whole(1, 1 << 40),
         default: Fallback::ClusterSetting("segments.max_entries"),
@@ -338,7 +364,3 @@ pub const DEFINITIONS: [Definition; 38] = [
         what: "Number of records at which a segment ends; the batch that reaches it is the last one in.",
     },
 ];
-
-/// Settings of Kafka, and of Walrus, that this version does not carry out: whoever sets one is told so, and does not wait in vain
-/// for what it should do.
-pub(super) const NOT_YET: [&str; 2] = ["walrus.retention.consumed", "walrus.retention.pinned"];

@@ -15,9 +15,10 @@ use crate::rolling::Limits;
 pub use definition::{BATCH_BYTES_MAX, DEFINITIONS, Definition, Effect, Fallback, Values};
 use definition::{
     CLEANUP_POLICY, COMPACT, COMPACTION_LAG_MAX, COMPACTION_LAG_MIN, DELETE, DELETE_RETENTION_MS,
-    DIRTY_RATIO_MIN, FSYNC, LEADERS, LOG_APPEND_TIME, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS, NOT_YET,
-    REPLICATION_FACTOR, RETENTION_ARCHIVED, RETENTION_BYTES, RETENTION_MS, SEGMENT_BYTES, SEGMENT_ENTRIES,
-    SEGMENT_MS, STICKY, TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TIMESTAMP_TYPE,
+    DIRTY_RATIO_MIN, FSYNC, LEADERS, LOG_APPEND_TIME, MAX_MESSAGE_BYTES, MIN_INSYNC_REPLICAS,
+    READER_BYTES_MAX, READERS_MAX, REPLICATION_FACTOR, RETENTION_ARCHIVED, RETENTION_BYTES,
+    RETENTION_CONSUMED, RETENTION_MS, RETENTION_PINNED, SEGMENT_BYTES, SEGMENT_ENTRIES, SEGMENT_MS, STICKY,
+    TIMESTAMP_AFTER, TIMESTAMP_BEFORE, TIMESTAMP_TYPE,
 };
 pub(crate) use definition::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 pub use problem::{SettingProblem, WrongSetting};
@@ -225,7 +226,29 @@ impl TopicConfig {
             age_ms: self.number(RETENTION_MS),
             bytes: self.number(RETENTION_BYTES),
             archived: is_archived,
+            consumed: self.consumed_by().next().is_some(),
         }
+    }
+
+    /// The readers that use records up.
+    pub(crate) fn consumed_by(&self) -> impl Iterator<Item = &str> {
+        self.readers(RETENTION_CONSUMED)
+    }
+
+    /// The readers whom retention waits for.
+    pub(crate) fn pinned_by(&self) -> impl Iterator<Item = &str> {
+        self.readers(RETENTION_PINNED)
+    }
+
+    /// Whether it matters to retention up to where a reader of that name has read.
+    #[must_use]
+    pub fn asks_reader(&self, name: &str) -> bool {
+        self.consumed_by().chain(self.pinned_by()).any(|asked| asked == name)
+    }
+
+    fn readers(&self, setting: &str) -> impl Iterator<Item = &str> {
+        let names = self.values.get(setting).map_or("", String::as_str).split(',');
+        names.filter(|name| !name.is_empty())
     }
 
     /// The replication of the topic's next segment, where the cluster's is `cluster`. Where the topic sets a part of it, the
@@ -338,6 +361,16 @@ impl Values {
                 Ok(schedule) => Ok(schedule.to_string()),
                 Err(no_schedule) => Err(SettingProblem::NoSchedule { told: no_schedule.to_string() }),
             },
+            Self::Readers if given.is_empty() => Ok(String::new()),
+            Self::Readers => {
+                let names: BTreeSet<&str> = given.split(',').map(str::trim).collect();
+                let is_name = |name: &&str| {
+                    (1..=READER_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
+                };
+                let are_sound = names.len() <= READERS_MAX && names.iter().all(is_name);
+                let problem = || SettingProblem::NoReaders { got: got() };
+                are_sound.then(|| names.into_iter().collect::<Vec<_>>().join(",")).ok_or_else(problem)
+            }
         }
     }
 }
@@ -346,12 +379,9 @@ fn find(name: &str) -> Result<&'static Definition, SettingProblem> {
     if let Some(found) = DEFINITIONS.iter().find(|definition| definition.name == name) {
         return Ok(found);
     }
-    if NOT_YET.contains(&name) {
-        return Err(SettingProblem::NotYet);
-    }
     let given = shortened(name);
     let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, &given);
-    let names = DEFINITIONS.iter().map(|definition| definition.name).chain(NOT_YET);
+    let names = DEFINITIONS.iter().map(|definition| definition.name);
     let nearest = names.max_by(|left, right| likeness(left).total_cmp(&likeness(right))).unwrap_or_default();
     Err(SettingProblem::Unknown { nearest: nearest.to_owned() })
 }

@@ -21,9 +21,6 @@ pub enum SettingProblem {
         /// The name that is most like it.
         nearest: String,
     },
-    /// There will be one of that name.
-    #[error("this version does not carry it out yet")]
-    NotYet,
     /// The value is no number, or not between the bounds.
     #[error("it takes whole numbers from {min} to {max}, not {got:?}")]
     OutOfBounds {
@@ -61,6 +58,14 @@ pub enum SettingProblem {
     NoSchedule {
         /// What was given, and what would be right.
         told: String,
+    },
+    /// The value is no list of readers.
+    #[error(
+        "it takes at most 16 names of readers with commas between them, each of 1 to 249 bytes, not {got:?}"
+    )]
+    NoReaders {
+        /// The value that was given, shortened.
+        got: String,
     },
     /// The value would break a promise.
     #[error("it takes only false, not {got:?}: {because}")]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use walrus_metadata::{
     Command, CommandRejection, Contents, CopyReport, Envelope, Found, Kept, LEVEL, Metadata, Partition,
-    PartitionPlace, PartitionStart, Retention, Segment, SegmentPlace, SegmentState, Verdict, apply,
-    partitions_past_retention, verdict,
+    PartitionPlace, PartitionStart, ReadMark, ReadMarks, Retention, Segment, SegmentPlace, SegmentState,
+    Verdict, apply, partitions_past_retention, verdict,
 };
 use walrus_model::{NodeId, Offset, ReplicaRef, Replication, TopicId};
 
@@ -86,8 +86,7 @@ fn expire(metadata: &mut Metadata, topic: TopicId) {
 }
 
 fn kept(metadata: &Metadata, topic: TopicId) -> Kept {
-    let retention = metadata.topics[&topic].config.retention();
-    verdict(metadata, partition(metadata, topic), &retention).kept
+    verdict(metadata, &metadata.topics[&topic], partition(metadata, topic)).kept
 }
 
 #[test]
@@ -278,9 +277,95 @@ fn no_upgrade_deletes_anything() {
     assert_eq!(left(&metadata, topic), [0, 1, 2]);
 }
 
+fn tell_read(metadata: &mut Metadata, topic: TopicId, reader: &str, next: u64) {
+    let marks = vec![ReadMark { partition: 0, next: Offset(next) }];
+    run(metadata, Command::ReportRead { topic, reader: reader.to_owned(), marks })
+        .expect("there is the topic");
+}
+
+/// Names readers in a setting, and tells how far each of them has read.
+fn set_readers(metadata: &mut Metadata, topic: TopicId, setting: &str, marks: &[u64]) {
+    let name = |place: usize| format!("{setting}-{place}");
+    let names: Vec<String> = (0..marks.len()).map(name).collect();
+    set(metadata, topic, setting, &names.join(","));
+    for (reader, mark) in names.iter().zip(marks) {
+        tell_read(metadata, topic, reader, *mark);
+    }
+}
+
+#[test]
+fn what_all_readers_have_used_up_goes_and_the_first_that_one_of_them_lacks_stays() {
+    let (mut metadata, topic) = with_topic();
+    for end in [10, 20, 30] {
+        seal_with(&mut metadata, topic, end, NOW_MS);
+    }
+    begin(&mut metadata, topic, 3);
+    set(&mut metadata, topic, "walrus.retention.consumed", " billing, GET");
+    tell_read(&mut metadata, topic, "GET", 25);
+    expire(&mut metadata, topic);
+    assert_eq!(left(&metadata, topic), [0, 1, 2, 3]);
+    assert_eq!(kept(&metadata, topic), Kept::Reader { name: "billing".to_owned() });
+    tell_read(&mut metadata, topic, "billing", 20);
+    assert_eq!(partitions_past_retention(&metadata, 9), [PartitionPlace { topic, partition: 0 }]);
+    expire(&mut metadata, topic);
+    assert_eq!((left(&metadata, topic), partition(&metadata, topic).log_start()), (vec![2, 3], Offset(20)));
+    tell_read(&mut metadata, topic, "billing", 30);
+    assert_eq!(kept(&metadata, topic), Kept::Reader { name: "GET".to_owned() });
+    set(&mut metadata, topic, "retention.ms", "1000");
+    assert_eq!(kept(&metadata, topic), Kept::Age { until_ms: NOW_MS + 1_000 }, "it may go by its age, too");
+}
+
+#[test]
+fn retention_waits_for_the_readers_that_are_pinned_and_whoever_deletes_records_does_not() {
+    let (mut metadata, topic) = with_topic();
+    for end in [10, 20, 30] {
+        seal_with(&mut metadata, topic, end, NOW_MS - MINUTE_MS);
+    }
+    begin(&mut metadata, topic, 3);
+    set(&mut metadata, topic, "retention.ms", "1000");
+    set(&mut metadata, topic, "walrus.retention.pinned", "audit");
+    assert_eq!(kept(&metadata, topic), Kept::Reader { name: "audit".to_owned() });
+    tell_read(&mut metadata, topic, "audit", 19);
+    expire(&mut metadata, topic);
+    assert_eq!(left(&metadata, topic), [1, 2, 3]);
+    tell_read(&mut metadata, topic, "audit", 3);
+    assert_eq!(metadata.topics[&topic].read.of("audit", 0), Offset(3), "it reads again");
+    let starts = vec![PartitionStart { partition: 0, start: Offset(20) }];
+    run(&mut metadata, Command::DeleteRecords { topic, starts }).expect("listed");
+    expire(&mut metadata, topic);
+    assert_eq!(left(&metadata, topic), [2, 3]);
+    set(&mut metadata, topic, "walrus.retention.pinned", "");
+    expire(&mut metadata, topic);
+    assert_eq!(left(&metadata, topic), [3]);
+}
+
+#[test]
+fn only_readers_whom_the_topic_asks_are_remembered() {
+    let (mut metadata, topic) = with_topic();
+    tell_read(&mut metadata, topic, "GET", 5);
+    let marks = vec![ReadMark { partition: 7, next: Offset(5) }];
+    set(&mut metadata, topic, "walrus.retention.pinned", "GET");
+    run(&mut metadata, Command::ReportRead { topic, reader: "GET".to_owned(), marks }).expect("passed over");
+    assert_eq!(metadata.topics[&topic].read, ReadMarks::default());
+    tell_read(&mut metadata, topic, "GET", 5);
+    let restored = Metadata::from_snapshot(&metadata.to_snapshot()).expect("our own snapshot");
+    assert_eq!((restored.topics[&topic].read.of("GET", 0), &restored), (Offset(5), &metadata));
+    set(&mut metadata, topic, "walrus.retention.pinned", "audit");
+    assert_eq!(metadata.topics[&topic].read, ReadMarks::default());
+    let missing = TopicId::from_u128(77);
+    let refused =
+        run(&mut metadata, Command::ReportRead { topic: missing, reader: "GET".to_owned(), marks: vec![] });
+    assert_eq!(refused.map(drop), Err(CommandRejection::UnknownTopic { topic: missing }));
+}
+
 /// The rule in other words: a segment goes if it and each one before it is let go, and the last sealed one only if the open
 /// one has begun on a quorum.
-fn naive(partition: &Partition, retention: &Retention, now_ms: u64) -> u64 {
+fn naive(
+    partition: &Partition,
+    retention: &Retention,
+    (used_up, pinned): (&[u64], &[u64]),
+    now_ms: u64,
+) -> u64 {
     let segments = &partition.segments;
     let (open, sealed) = segments.split_last().expect("an open one");
     let bytes = |segment: &Segment| segment.contents.map_or(0, |contents| contents.bytes);
@@ -290,7 +375,14 @@ fn naive(partition: &Partition, retention: &Retention, now_ms: u64) -> u64 {
         if value.end <= partition.start {
             return true;
         }
-        let (Some(contents), false) = (segment.contents, retention.archived) else { return false };
+        let lacks = |mark: &u64| *mark < value.end.0;
+        if retention.archived || pinned.iter().any(lacks) {
+            return false;
+        }
+        if !used_up.is_empty() && !used_up.iter().any(lacks) {
+            return true;
+        }
+        let Some(contents) = segment.contents else { return false };
         let newest = contents.newest_ms.filter(|newest| *newest >= 0);
         let counted = newest.map_or(segments[place + 1].opened_at_ms, |newest| newest.cast_unsigned());
         let is_old = retention.age_ms.is_some_and(|age| now_ms >= counted && now_ms - counted >= age);
@@ -309,8 +401,15 @@ proptest! {
         held in prop::collection::vec(prop::option::weighted(0.9, (0_u64..200, prop::option::of(-5_i64..100))), 0..6),
         (age_ms, bytes) in (prop::option::of(0_u64..100), prop::option::of(0_u64..500)),
         (archived, begun, start, now_ms) in (prop::bool::weighted(0.1), 0_usize..4, 0_u64..70, 0_u64..150),
+        (used_up, pinned) in (prop::collection::vec(0_u64..70, 0..3), prop::collection::vec(0_u64..70, 0..2)),
     ) {
         let (mut metadata, topic) = with_topic();
+        set_readers(&mut metadata, topic, "walrus.retention.consumed", &used_up);
+        set_readers(&mut metadata, topic, "walrus.retention.pinned", &pinned);
+        let text = |limit: Option<u64>| limit.map_or_else(|| "-1".to_owned(), |limit| limit.to_string());
+        set(&mut metadata, topic, "retention.ms", &text(age_ms));
+        set(&mut metadata, topic, "retention.bytes", &text(bytes));
+        set(&mut metadata, topic, "walrus.retention.archived", &archived.to_string());
         for end in (10..).step_by(10).take(held.len()) {
             seal(&mut metadata, topic, end);
         }
@@ -322,10 +421,11 @@ proptest! {
                 .map(|(bytes, newest_ms)| Contents { bytes, newest_ms });
         }
         partition.start = Offset(start);
-        let retention = Retention { age_ms, bytes, archived };
+        let retention = Retention { age_ms, bytes, archived, consumed: !used_up.is_empty() };
+        prop_assert_eq!(metadata.topics[&topic].config.retention(), retention);
         metadata.nodes.values_mut().for_each(|node| node.clock_ms = now_ms);
-        let Verdict { below_number, kept } = verdict(&metadata, &partition, &retention);
-        prop_assert_eq!(below_number, naive(&partition, &retention, now_ms));
+        let Verdict { below_number, kept } = verdict(&metadata, &metadata.topics[&topic], &partition);
+        prop_assert_eq!(below_number, naive(&partition, &retention, (&used_up, &pinned), now_ms));
         let open = partition.segments.last().expect("open").descriptor.number;
         prop_assert_eq!(kept == Kept::Open, below_number == open);
     }

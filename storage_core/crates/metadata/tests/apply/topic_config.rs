@@ -103,12 +103,19 @@ fn a_wrong_name_or_value_is_told_with_what_would_be_right_and_changes_nothing() 
     let (mut metadata, topic) = with_topic(1, 1);
     alter(&mut metadata, topic, &[("segment.bytes", "4096")], &[]).expect("sound");
     let long = "x".repeat(5_000);
-    let wrong: [(&str, &str, &str); 18] = [
+    let many = (0..17).map(|reader| reader.to_string()).collect::<Vec<_>>().join(",");
+    let wrong: [(&str, &str, &str); 20] = [
         ("segmnt.bytes", "1", "there is no such setting; the nearest name is segment.bytes"),
         ("retention.mss", "1", "there is no such setting; the nearest name is retention.ms"),
         (&long, "1", "there is no such setting"),
         ("", "1", "there is no such setting"),
-        ("walrus.retention.pinned", "a", "this version does not carry it out yet"),
+        (
+            "walrus.retention.pinned",
+            "a,,b",
+            "it takes at most 16 names of readers with commas between them, each of 1 to 249 bytes, not \"a,,b\"",
+        ),
+        ("walrus.retention.consumed", &long, "it takes at most 16 names of readers"),
+        ("walrus.retention.consumed", &many, "it takes at most 16 names of readers"),
         ("cleanup.policy", "compact,", "it takes one or more of compact, delete"),
         ("cleanup.policy", "", "it takes one or more of compact, delete"),
         (
@@ -335,6 +342,7 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
             Values::OnlyFalse(_) => "`false`".to_owned(),
             Values::Schedule => "`each`, `never`, `<n>ms` up to `86400000ms`".to_owned(),
             Values::Text(bytes_max) => format!("text of at most {bytes_max} bytes"),
+            Values::Readers => "at most 16 names with commas between them".to_owned(),
         };
         let default = match definition.default {
             Fallback::Value("9223372036854775807") if definition.name.starts_with("message.timestamp.") => {
@@ -353,14 +361,6 @@ fn the_reference_lists_every_setting_with_what_it_takes_and_does() {
     }
     let rows = page.lines().filter(|line| line.starts_with("| `")).count();
     assert_eq!(rows, DEFINITIONS.len(), "the page has a setting that there is not");
-    let (_, refused) = page.split_once("Not carried out by this version, and refused: ").expect("it says so");
-    let (refused, _) = refused.split_once("\n\n").expect("a paragraph");
-    let (mut metadata, topic) = with_topic(1, 1);
-    for name in refused.split('`').skip(1).step_by(2) {
-        let refused = alter(&mut metadata, topic, &[(name, "1")], &[]);
-        let (name, problem) = (name.to_owned(), SettingProblem::NotYet);
-        assert_eq!(refused, Err(CommandRejection::InvalidTopicConfig { name, problem }));
-    }
 }
 
 proptest! {

@@ -181,7 +181,7 @@ impl World {
             return;
         }
         let by_itself = self.makes(Mistake::TrimmedBeforeMetadata);
-        let judged = metadata::verdict(&known.state, partition, &topic.config.retention()).below_number;
+        let judged = metadata::verdict(&known.state, topic, partition).below_number;
         let below = if by_itself { judged.max(partition.trimmed_below) } else { partition.trimmed_below };
         let held = node.held.iter().filter(|(segment, held)| {
             !held.stored.promises.trimmed && self.promised.decided.contains_key(*segment)
