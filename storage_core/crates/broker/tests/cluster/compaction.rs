@@ -7,7 +7,7 @@ use serde_json::json;
 use walrus_broker::{Broker, ConfigChange, PartitionRef};
 use walrus_log::LogId;
 use walrus_log::batch::{Batch, BatchBuilder};
-use walrus_metadata::{Metadata, Partition, Segment, SegmentState};
+use walrus_metadata::{CopyState, Metadata, Partition, Segment, SegmentState};
 use walrus_model::{Offset, Replication, SegmentId};
 
 use crate::client::options;
@@ -218,25 +218,47 @@ fn a_node_that_was_away_follows_a_compaction_when_it_is_back() {
 }
 
 /// A majority of the metadata is set back to before the compaction, whose segments are on no disk any more.
-#[test]
-fn metadata_that_have_forgotten_a_compaction_are_told_by_the_disks() {
+/// Sets the metadata back to before a compaction, changed in a way, and waits until the disks have told them of it.
+fn compaction_outlives(set_back: impl Fn(&mut Partition, &Partition)) {
     let cluster = Cluster::start_replicated(3, small(), REPLICATED);
     let topic = PartitionRef::parse("t", 0).unwrap();
     let mut appended = Appended::default();
     appended.append(&cluster, &topic, 64);
-    let forgetful = cluster.metadata();
+    let before = cluster.metadata();
     set(&cluster, &topic, &EAGER);
     compact_all(&cluster, "t");
-    let known = sealed_of(&cluster.metadata(), "t");
-    cluster.rewrite(|metadata| metadata.topics = forgetful.topics.clone());
+    let after = partition(&cluster.metadata(), "t");
+    let known = after.segments[0].descriptor.id;
+    cluster.rewrite(|metadata| {
+        let id = before.names["default"]["t"];
+        let mut topic = (*before.topics[&id]).clone();
+        set_back(&mut topic.partitions[0], &after);
+        metadata.topics.insert(id, topic.into());
+    });
     cluster.let_go_until("they list what was compacted again", |metadata| {
         let found = partition(metadata, "t");
-        found.segments.first().map(|first| first.descriptor.id) == Some(known[0])
+        found.segments.first().map(|first| first.descriptor.id) == Some(known)
             && found.compaction.replaced.is_empty()
     });
     for id in cluster.ids() {
         appended.check(&cluster.block_on(read_all(&cluster.broker(id), &topic, appended.end())));
     }
+}
+
+#[test]
+fn metadata_that_have_forgotten_a_compaction_are_told_by_the_disks() {
+    compaction_outlives(|_, _| {});
+}
+
+/// What was compacted is on no disk in its old form, so the copies of the new one are the only ones.
+#[test]
+fn copies_of_a_replacement_stay_where_metadata_take_it_for_a_candidate_that_was_given_up() {
+    compaction_outlives(|set_back, known| {
+        let mut given_up = known.segments[0].clone();
+        given_up.begun.clear();
+        given_up.copies.iter_mut().for_each(|copy| copy.state = CopyState::Leaving);
+        set_back.compaction.replaced.push(given_up);
+    });
 }
 
 #[test]
