@@ -5,14 +5,13 @@ use super::*;
 impl World {
     /// Opens a segment in the process that was told, by the metadata or by whoever decided, that it leads the segment.
     pub fn open(&mut self, segment: SegmentId) -> Checked {
-        if !self.opened.insert(segment) {
+        // A leader waits for the table of producers: until holes in the copies of the segment before are filled, or for ever, where it was
+        // told late, when others have ended the segment and its copies are gone.
+        let waits = self.setting.cleans && !self.makes(Mistake::SuccessorWithoutTable);
+        if (waits && self.table_at(segment).is_none()) || !self.opened.insert(segment) {
             return Ok(());
         }
         let descriptor = self.descriptor(segment).clone();
-        let is_over = self.promised.decided.contains_key(&segment);
-        if self.setting.cleans && is_over && self.table_at(segment).is_none() {
-            return Ok(()); // told late, when others have ended the segment and its copies are gone: nobody can open it
-        }
         let next_id = self.table_of(&descriptor);
         let machine = Leader::open(descriptor.clone(), descriptor.leader.process);
         let leading = Leading { machine, next_id, carried: Vec::new(), carried_away: false };
