@@ -366,11 +366,12 @@ pub enum Command {
         /// How far it came.
         end: PassEnd,
     },
-    /// Records that a disk has the logs of unsealed segments, each with what was known of producers at its base.
+    /// Records that a disk has the logs of unsealed segments, each with what was known of producers at its base; and that it remembers
+    /// of segments of which it has a copy that they took the place of others.
     ReportBegun {
         /// The disk.
         replica: ReplicaRef,
-        /// The segments; one that is not open on this disk any more is passed over.
+        /// The segments; one that is neither open on this disk any more nor took the place of others is passed over.
         segments: Vec<SegmentPlace>,
     },
 }

@@ -148,7 +148,7 @@ pub enum Request {
         /// How far it came.
         end: PassEnd,
     },
-    /// Record that the node's disk has the logs of unsealed segments.
+    /// Record that the node's disk has the logs of unsealed segments, or remembers of others that they took the place of some.
     ReportBegun {
         /// The disk.
         replica: ReplicaRef,

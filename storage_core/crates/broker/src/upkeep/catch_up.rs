@@ -23,7 +23,7 @@ use crate::upkeep::retiring;
 
 /// Limit on the copies that are completed at the same time.
 const AT_ONCE: usize = 4;
-/// Limit on the reports in one command.
+/// Limit on what one look finds to tell.
 const REPORTS_MAX: usize = 512;
 
 /// Completes this node's copies until the node stops.
@@ -96,13 +96,12 @@ impl Work {
         let metadata = copies.cluster().routing().metadata.clone();
         let pending = copies.table().follow(&metadata);
         let mut findings = Findings::default();
-        let reports = &mut findings.reports;
         for held in pending {
             let patience =
                 if held.state == CopyState::Lost { patience::LOST_COPIES_LOOK } else { patience::COPY_RETRY };
             let failed = self.failed.get(&held.segment).is_some_and(|at| at.elapsed() < patience);
             let is_busy = self.under_way.contains(&held.segment) || failed;
-            if is_busy || reports.len() == REPORTS_MAX {
+            if is_busy || findings.len() == REPORTS_MAX {
                 continue;
             }
             let whole = digest_here(copies, held.segment);
@@ -153,7 +152,7 @@ impl Work {
                 (CopyState::Leaving, _) => self.leave(copies, &metadata, &held).await,
             };
             let knows = metadata.knows_retention();
-            reports.extend(
+            findings.reports.extend(
                 found.map(|found| copy_report(&held, found, contents_here(copies, &held, found, knows))),
             );
         }
@@ -231,13 +230,17 @@ impl Work {
 }
 
 impl Findings {
+    fn len(&self) -> usize {
+        self.reports.len() + self.noted.len()
+    }
+
     /// Tells the metadata; says whether they have taken it.
     async fn report(self, copies: &Arc<Copies>) -> bool {
         let (control, replica) = (copies.cluster().control(), copies.table().replica());
         let lost: Vec<CopyReport> =
             self.reports.iter().filter(|report| report.found == Found::Lost).copied().collect();
+        let count = self.len();
         let Self { reports, noted } = self;
-        let count = reports.len() + noted.len();
         let states = (!reports.is_empty()).then_some(Request::ReportCopies { replica, reports });
         let notes = (!noted.is_empty()).then_some(Request::ReportBegun { replica, segments: noted });
         for request in states.iter().chain(&notes) {
