@@ -1,9 +1,11 @@
 """The memory of the processes that read for Spark."""
 
+import os
 import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -62,10 +64,19 @@ print(resident() - first)
 """
 
 
-def resident_bytes_of_workers():
-    """The largest of the processes in which Spark runs Python."""
+def processes_below(parent: int) -> Iterator[Path]:
+    """What this process began, and what those began: other tests run Spark at the same time."""
+    with suppress(OSError):
+        for thread in Path(f"/proc/{parent}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                yield Path("/proc", child)
+                yield from processes_below(int(child))
+
+
+def resident_bytes_of_workers() -> int:
+    """The largest of the processes in which this test's Spark runs Python."""
     sizes = [0]
-    for process in Path("/proc").glob("[0-9]*"):
+    for process in processes_below(os.getpid()):
         with suppress(OSError):
             if b"pyspark.daemon" in (process / "cmdline").read_bytes():
                 sizes.append(int((process / "statm").read_text().split()[1]) * resource.getpagesize())
@@ -73,7 +84,7 @@ def resident_bytes_of_workers():
 
 
 @contextmanager
-def peak_of_workers():
+def peak_of_workers() -> Iterator[list[int]]:
     """A list whose last element is the most that a worker had within."""
     peak, done = [0], threading.Event()
 
