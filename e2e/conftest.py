@@ -16,7 +16,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartCluster]:
 
     def start(*, nodes: int = 3, directory: Path | None = None, **options: object) -> DevCluster:
         home = directory or tmp_path_factory.mktemp("cluster")
-        cluster = start_cluster(home, nodes=nodes, options=NodeOptions(**options))  # type: ignore[arg-type]
+        cluster = start_cluster(home, nodes=nodes, options=NodeOptions(**{"segment_age_min": "0", **options}))  # type: ignore[arg-type]
         clusters.append(cluster)
         return cluster
 

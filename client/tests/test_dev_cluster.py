@@ -30,9 +30,8 @@ def wait_until(what, condition, *, timeout_s=60.0):
 def cluster(tmp_path_factory):
     """Three nodes that roll over often. Tests leave all of them running."""
     home = tmp_path_factory.mktemp("home")
-    cluster = start_cluster(
-        home / ".walrus" / "dev", nodes=3, options=NodeOptions(segment_entries_max=1000, monitor_check_ms=200)
-    )
+    options = NodeOptions(segment_entries_max=1000, segment_age_min="0", monitor_check_ms=200)
+    cluster = start_cluster(home / ".walrus" / "dev", nodes=3, options=options)
     yield cluster
     cluster.purge()
     assert not cluster.directory.exists()
@@ -401,7 +400,9 @@ def test_a_topic_that_rolled_back_metadata_forgot_is_listed_and_taken_back(tmp_p
         printed = capsys.readouterr()
         return ended.value.code or 0, printed.out, printed.err
 
-    cluster = start_cluster(tmp_path / ".walrus" / "dev", nodes=3, options=NodeOptions(segment_entries_max=4))
+    cluster = start_cluster(
+        tmp_path / ".walrus" / "dev", nodes=3, options=NodeOptions(segment_entries_max=4, segment_age_min="0")
+    )
     try:
         assert "weather" not in walrus("topics")[1]
         cluster.stop()

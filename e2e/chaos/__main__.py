@@ -85,6 +85,7 @@ def _inside(namespace: str, chosen: argparse.Namespace, console: Console) -> int
     console.print(f"seed {chosen.seed}, {what}, {chosen.nodes} nodes, {replicas}; again: {again}")
     options = (
         *("--segment-entries-max", str(chosen.segment_entries)),
+        *("--segment-age-min", "0"),
         *("--monitor-check-ms", "500"),
         *(("--replication-factor", str(chosen.copies)) if chosen.copies > 1 else ()),
     )

@@ -39,6 +39,10 @@ ARCHIVE: Final = "archive"
 PICTURE: Final = "flights.png"
 SPARK_LOG: Final = "spark.log"
 SEGMENT_ENTRIES_MAX: Final = 40_000
+# The segments are small for the picture to show several, and end as soon as they are full.
+BROKER_OPTIONS: Final = NodeOptions(
+    segment_entries_max=SEGMENT_ENTRIES_MAX, segment_age_min="0", replication_factor=3, write_quorum=2
+)
 # Shares of the events: where the leader is killed, in the middle of a segment, and where the first archive run is made.
 KILL_AT: Final = 0.5
 FIRST_PART: Final = 0.65
@@ -54,7 +58,7 @@ def run(directory: Path, console: Console) -> Report:
         try:
             with Screen(console) as screen:
                 with stopwatch.phase("start brokers"):
-                    options = NodeOptions(segment_entries_max=SEGMENT_ENTRIES_MAX, replication_factor=3, write_quorum=2)
+                    options = BROKER_OPTIONS
                     brokers = start_cluster(directory / BROKERS, options=options, progress=screen.say)
                 with Client(brokers.bootstrap) as client:
                     job = _Job(directory, screen, stopwatch, brokers, client, Flights.load(), background)

@@ -29,6 +29,7 @@ def test_without_flags_the_documented_defaults_hold() -> None:
     assert (config.raft, config.text) == (Address("127.0.0.1", 6000), Address("127.0.0.1", 8080))
     assert (config.grpc.port, config.peer.port, config.http.port) == (9090, 6001, 8088)
     assert (config.segment_entries_max, config.monitor_check_ms) == (1_000_000, 10_000)
+    assert (config.segment_age_ms_max, config.segment_age_ms_min) == (0, 1_000)
     assert (config.backend, config.fsync, config.auto_create_topics) == ("auto", "each", True)
     assert (config.node_id, config.join, config.bootstrap) == (None, (), False)
     assert config.limits == Limits(

@@ -41,7 +41,7 @@ def spark(spark_log: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
-    options = NodeOptions(segment_entries_max=SEGMENT_ENTRIES_MAX)
+    options = NodeOptions(segment_entries_max=SEGMENT_ENTRIES_MAX, segment_age_min="0")
     started = start_cluster(tmp_path_factory.mktemp("cluster"), nodes=3, options=options)
     yield started
     started.stop()

@@ -101,6 +101,7 @@ class Config:
     segment_bytes_max: int
     # 0: never by age.
     segment_age_ms_max: int
+    segment_age_ms_min: int
     monitor_check_ms: int
     auto_create_topics: bool
     frame_bytes_max: int
@@ -173,6 +174,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         segment_entries_max=flags.segment_entries_max,
         segment_bytes_max=flags.segment_bytes_max,
         segment_age_ms_max=flags.segment_age_max,
+        segment_age_ms_min=flags.segment_age_min,
         monitor_check_ms=flags.monitor_check_ms,
         auto_create_topics=not flags.no_auto_create_topics,
         frame_bytes_max=flags.frame_bytes_max,
@@ -307,6 +309,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_duration,
         metavar="DURATION",
         help="roll at this age, e.g. 12h; 0: never",
+    )
+    add(
+        "--segment-age-min",
+        default="1s",
+        type=_duration,
+        metavar="DURATION",
+        help="a younger segment is not rolled for its size or age; 0: it is",
     )
     add(
         "--monitor-check-ms",

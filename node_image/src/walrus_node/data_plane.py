@@ -57,6 +57,7 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
         "segment_entries_max": config.segment_entries_max,
         "segment_bytes_max": config.segment_bytes_max,
         "segment_age_ms_max": config.segment_age_ms_max,
+        "segment_age_ms_min": config.segment_age_ms_min,
         "monitor_check_ms": config.monitor_check_ms,
         "auto_create_topics": config.auto_create_topics,
         "frame_bytes_max": config.frame_bytes_max,

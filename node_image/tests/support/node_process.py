@@ -12,6 +12,8 @@ from typing import Any
 
 from waiting import wait_until
 
+# Tests roll segments as fast as they fill them.
+ROLLING = ("--segment-age-min", "0")
 PORTS = ("raft", "client", "grpc", "peer", "http", "admin")
 
 
@@ -34,7 +36,8 @@ class NodeProcess:
 
     def start(self, *more: str) -> "NodeProcess":
         ports = [word for name, port in self.ports.items() for word in (f"--{name}-port", str(port))]
-        command = [sys.executable, "-m", "walrus_node", "--data-dir", str(self.data), *ports, *self.flags, *more]
+        flags = ("--data-dir", str(self.data), *ports, *ROLLING, *self.flags, *more)
+        command = [sys.executable, "-m", "walrus_node", *flags]
         with self.log.open("ab") as log:
             environment = {**os.environ, "WALRUS_DATA_DIR": "", **self.environment}
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.cwd)

@@ -79,7 +79,8 @@ class _Topics:
         admin = f"{brokers.LOOPBACK}:{self.cluster.nodes[0].ports.admin}"
         segment_bytes = 1 << 20 if self.settings.quick else SEGMENT_BYTES
         with AdminClient(admin, secret_file=self.cluster.secret_file) as client:
-            client.set_config({"segments.max_bytes": segment_bytes, "segments.max_entries": 1 << 40})
+            settings = {"segments.max_bytes": segment_bytes, "segments.max_entries": 1 << 40, "segments.min_age_ms": 0}
+            client.set_config(settings)
 
     def compaction(self) -> Sample:
         """MB of input a second that a pass goes through, until all that it wrote is on a quorum and has its place."""

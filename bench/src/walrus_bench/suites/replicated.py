@@ -66,7 +66,7 @@ def one_in_flight(load: Load) -> Sample:
 @contextmanager
 def planned_rolls(settings: Settings) -> Iterator[Prepared]:
     """Sets up three brokers whose segments are short."""
-    options = replace(brokers.REPLICATED, segment_entries_max=ROLL_ENTRIES)
+    options = replace(brokers.REPLICATED, segment_entries_max=ROLL_ENTRIES, segment_age_min="0")
     with brokers.running(settings.data_dir / "rolls", nodes=brokers.NODES, options=options) as cluster:
         measure = partial(Load(cluster, max(ROLLS_TIME * settings.seconds, 1.0)).run, "roll_pauses", *ONE_IN_FLIGHT)
         quantiles = {"planned_roll_pause_p99": 0.99}

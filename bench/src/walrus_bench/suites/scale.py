@@ -98,6 +98,8 @@ def _of_connections(point: Point, settings: Settings, stack: ExitStack) -> tuple
 def _of_rolls(point: Point, settings: Settings, stack: ExitStack) -> tuple[DevCluster, list[Subject]]:
     """Every append ends a segment, in so many topics at the same time."""
     cluster = _running(point, settings, stack, nodes=brokers.NODES, partitions=1)
+    with AdminClient(cluster.admin_addresses, secret_file=cluster.secret_file) as admin:
+        admin.set_config({"segments.min_age_ms": 0, "segments.rolls_per_second_max": 1_000_000})
     names = [f"rolling-{number}" for number in range(point.size)]
     with Client(cluster.bootstrap) as client:
         for name in names:

@@ -90,7 +90,7 @@ class Rows:
 def reading(settings: Settings) -> Iterator[Prepared]:
     """Sets up a broker with a topic of 1 KiB records and one of small ones, and a Spark session that has read them."""
     share = QUICK_SHARE if settings.quick else 1
-    options = NodeOptions(segment_entries_max=SEGMENT_RECORDS // share)
+    options = NodeOptions(segment_entries_max=SEGMENT_RECORDS // share, segment_age_min="0")
     with brokers.running(settings.data_dir / "broker", nodes=1, options=options) as cluster:
         sealed, records = _fill(cluster, "kib", RECORD_BYTES, RECORDS // share, settings)
         _, small_records = _fill(cluster, "small", SMALL_BYTES, SMALL_RECORDS // share, settings)

@@ -80,6 +80,9 @@ def up(
     segment_age_max: Annotated[
         str | None, typer.Option(help="Roll over at this age, as 12h.", rich_help_panel=_PASSED_ON)
     ] = None,
+    segment_age_min: Annotated[
+        str | None, typer.Option(help="Roll nothing younger for its size or age.", rich_help_panel=_PASSED_ON)
+    ] = None,
     monitor_check_ms: Annotated[
         int | None, typer.Option(min=10, help="Time between two looks at the segments.", rich_help_panel=_PASSED_ON)
     ] = None,
@@ -112,6 +115,7 @@ def up(
         segment_entries_max=segment_entries_max,
         segment_bytes_max=segment_bytes_max,
         segment_age_max=segment_age_max,
+        segment_age_min=segment_age_min,
         monitor_check_ms=monitor_check_ms,
         frame_bytes_max=frame_bytes_max,
         log_level=log_level,

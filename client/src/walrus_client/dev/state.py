@@ -58,6 +58,7 @@ class NodeOptions:
     segment_entries_max: int | None = None
     segment_bytes_max: str | None = None
     segment_age_max: str | None = None
+    segment_age_min: str | None = None
     monitor_check_ms: int | None = None
     frame_bytes_max: int | None = None
     log_level: str | None = None

@@ -213,7 +213,7 @@ impl DataPlane {
     }
 
     /// Changes the options that may change while it runs, given as a JSON object: `segment_entries_max`,
-    /// `segment_bytes_max`, `segment_age_ms_max`, `monitor_check_ms`.
+    /// `segment_bytes_max`, `segment_age_ms_max`, `segment_age_ms_min`, `monitor_check_ms`.
     pub fn configure(&self, json: &str) -> Result<(), ConfigError> {
         let live = LiveConfig::parse(json)?;
         self.broker
@@ -351,15 +351,17 @@ async fn keep_leases(tasks: Tasks, publication: Arc<Publication>) {
 /// Rolls segments that have become too old, or too large under limits that were changed, and shows what is led here.
 async fn watch_segments(partitions: Arc<Partitions>, mut period: tokio::sync::watch::Receiver<Duration>) {
     let shutdown = partitions.copies().tasks().shutdown().clone();
+    let mut were_put_off = false;
     loop {
-        let pause = *period.borrow_and_update();
+        let period_now = *period.borrow_and_update();
+        let pause = if were_put_off { period_now.min(patience::ROLLS_AGAIN) } else { period_now };
         tokio::select! {
             () = shutdown.cancelled() => return,
             changed = period.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(pause) => {}
         }
         show_partitions(&partitions);
-        partitions.check_fullness();
+        were_put_off = partitions.check_fullness();
     }
 }
 

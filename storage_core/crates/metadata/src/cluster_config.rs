@@ -29,13 +29,19 @@ const FREE_BYTES_MIN: u64 = 64 << 20;
 /// Default of `topics.partitions_max`: each partition costs a log on some disks, and a place in every node's memory.
 const PARTITIONS_MAX: u64 = 50_000;
 const CREATIONS_PER_SECOND_MAX: u64 = 500;
+/// Default of `segments.rolls_per_second_max`: each roll is two commands of the metadata, and a log on some disks.
+const ROLLS_PER_SECOND_MAX: u64 = 500;
 
-const KEYS: [Key; 12] = [
+const KEYS: [Key; 14] = [
     Key { name: "segments.max_entries", min: 1, max: 1 << 40, level: 1 },
     Key { name: "segments.max_bytes", min: 1, max: 1 << 50, level: 1 },
     // Age at which a segment is rolled; 0 turns rolls by age off.
     Key { name: "segments.max_age_ms", min: 0, max: 36_500 * DAY_MS, level: 1 },
     Key { name: "segments.check_interval_ms", min: 10, max: DAY_MS, level: 1 },
+    // Age before which a segment is not rolled for its size or age.
+    Key { name: "segments.min_age_ms", min: 0, max: DAY_MS, level: 7 },
+    // Limit on the rolls for size or age in one second, in the whole cluster.
+    Key { name: "segments.rolls_per_second_max", min: 1, max: 1_000_000, level: 7 },
     // Time for which a node may be silent before its copies are made elsewhere.
     Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS, level: 1 },
     // Copies that are made at once, in the whole cluster; 0: none.
@@ -101,6 +107,12 @@ impl ClusterConfig {
     #[must_use]
     pub fn creations_per_second_max(&self) -> u64 {
         self.entries.get("topics.creations_per_second_max").copied().unwrap_or(CREATIONS_PER_SECOND_MAX)
+    }
+
+    /// Limit on the segments that are rolled for their size or age in one second, in the whole cluster.
+    #[must_use]
+    pub fn rolls_per_second_max(&self) -> u64 {
+        self.entries.get("segments.rolls_per_second_max").copied().unwrap_or(ROLLS_PER_SECOND_MAX)
     }
 
     /// Free space of a disk, in bytes, below which its node is full.

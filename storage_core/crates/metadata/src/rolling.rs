@@ -12,6 +12,8 @@ pub struct Limits {
     pub bytes_max: u64,
     /// Limit on the time since it was opened; `None` if it may be of any age.
     pub age_max: Option<Duration>,
+    /// Age before which it does not end for its size or age, so that small segments flood nobody with metadata.
+    pub age_min: Duration,
 }
 
 /// Why a segment ends.

@@ -76,6 +76,9 @@ pub struct Config {
     /// Age in milliseconds after which a segment is rolled; never for its age if 0.
     #[serde(default)]
     pub segment_age_ms_max: u64,
+    /// Age in milliseconds before which no segment is rolled for its size or age.
+    #[serde(default = "segment_age_ms_min")]
+    pub segment_age_ms_min: u64,
     /// Milliseconds between two checks of the ages and sizes of open segments.
     #[serde(default = "monitor_check_ms")]
     pub monitor_check_ms: u64,
@@ -196,6 +199,7 @@ impl Config {
             entries_max: self.segment_entries_max,
             bytes_max: self.segment_bytes_max,
             age_max: age_max(self.segment_age_ms_max),
+            age_min: Duration::from_millis(self.segment_age_ms_min),
         }
     }
 
@@ -232,6 +236,7 @@ pub(crate) struct LiveConfig {
     segment_entries_max: Option<u64>,
     segment_bytes_max: Option<u64>,
     segment_age_ms_max: Option<u64>,
+    segment_age_ms_min: Option<u64>,
     monitor_check_ms: Option<u64>,
 }
 
@@ -249,6 +254,7 @@ impl LiveConfig {
             entries_max: self.segment_entries_max.unwrap_or(now.entries_max),
             bytes_max: self.segment_bytes_max.unwrap_or(now.bytes_max),
             age_max: self.segment_age_ms_max.map_or(now.age_max, age_max),
+            age_min: self.segment_age_ms_min.map_or(now.age_min, Duration::from_millis),
         }
     }
 
@@ -283,6 +289,10 @@ fn segment_entries_max() -> u64 {
 
 fn segment_bytes_max() -> u64 {
     1 << 30
+}
+
+fn segment_age_ms_min() -> u64 {
+    1_000
 }
 
 fn monitor_check_ms() -> u64 {

@@ -214,6 +214,8 @@ pub(crate) const DEPARTURE_LOOK: Duration = ms(500);
 pub(crate) const ALL_DEPARTURES_LOOK: Duration = s(10);
 /// Pause between two looks whether this node leads more than others: there is no hurry, and each move costs commands.
 pub(crate) const SPREAD_LOOK: Duration = s(2);
+/// Pause before full segments are looked at again that were not rolled since this second had its rolls.
+pub(crate) const ROLLS_AGAIN: Duration = s(1);
 /// Pause between two looks at what a node that stops still leads: about as long as the rolls take that were begun together.
 pub(crate) const HAND_OVER_LOOK: Duration = ms(20);
 /// A segment that was to be handed over and is led here after so long is asked for again: its roll may have failed.

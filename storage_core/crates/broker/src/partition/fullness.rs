@@ -1,6 +1,6 @@
 //! Decides when an open segment ends. Pure: it is told how full the segment is and answers what to do, and why.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use walrus_metadata::rolling::{Limits, Reason};
 
@@ -20,6 +20,15 @@ pub(crate) struct Fill {
     pub(crate) age: Duration,
 }
 
+/// What a roll left that found no successor.
+#[derive(Clone, Copy)]
+pub(crate) struct Hold {
+    /// When the next one may be tried.
+    pub(crate) until: Instant,
+    /// How full the segment was at the first one.
+    pub(crate) due: Fill,
+}
+
 /// What to do with an open segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -31,23 +40,31 @@ pub(crate) enum Decision {
     SealAfterThis(Reason),
 }
 
-/// Decides what to do with a segment, after an append or now and then. An empty segment never ends by itself.
+/// Decides what to do with a segment, after an append or now and then. An empty segment never ends by itself, and a young one
+/// goes on beyond its limits.
 #[must_use]
 pub(crate) fn decide(fill: Fill, limits: Limits) -> Decision {
     if fill.entries == 0 {
         return Decision::Continue;
     }
-    if let Some(reason) = reached(fill, limits, 100) {
+    if let Some(reason) = reached(fill, limits, 100).filter(|_| fill.age >= limits.age_min) {
         return Decision::SealAfterThis(reason);
     }
     reached(fill, limits, AHEAD_PERCENT).map_or(Decision::Continue, Decision::AllotSuccessor)
 }
 
-/// Whether a segment that should have ended, but got no successor, may still take appends. Age does not count: what is
-/// bounded is the work that a late roll leaves.
+/// Whether a segment that should have ended, but got no successor, may still take appends. `due` is its fill when it should
+/// have ended: that of one that was young is beyond its limits already. Age does not count: what is bounded is the work that
+/// a late roll leaves.
 #[must_use]
-pub(crate) fn may_outgrow(fill: Fill, limits: Limits) -> bool {
-    reached(fill, Limits { age_max: None, ..limits }, 100 * HARD_CAP_FACTOR).is_none()
+pub(crate) fn may_outgrow(fill: Fill, due: Fill, limits: Limits) -> bool {
+    let bounds = Limits {
+        entries_max: limits.entries_max.max(due.entries),
+        bytes_max: limits.bytes_max.max(due.bytes),
+        age_max: None,
+        ..limits
+    };
+    reached(fill, bounds, 100 * HARD_CAP_FACTOR).is_none()
 }
 
 /// The first limit of which a segment has reached so many percent.
@@ -68,8 +85,12 @@ fn reached(fill: Fill, limits: Limits, percent: u128) -> Option<Reason> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { entries_max: 10, bytes_max: 1_000, age_max: Some(Duration::from_secs(100)) };
+    const LIMITS: Limits = Limits {
+        entries_max: 10,
+        bytes_max: 1_000,
+        age_max: Some(Duration::from_secs(100)),
+        age_min: Duration::from_secs(1),
+    };
 
     fn fill(entries: u64, bytes: u64, age_s: u64) -> Fill {
         Fill { entries, bytes, age: Duration::from_secs(age_s) }
@@ -93,20 +114,39 @@ mod tests {
     }
 
     #[test]
+    fn a_young_segment_goes_on_and_has_its_successor_allotted() {
+        for reached in [fill(10, 10, 0), fill(1_000, 10, 0), fill(1, 1_000_000, 0)] {
+            assert!(matches!(decide(reached, LIMITS), Decision::AllotSuccessor(_)));
+            assert!(matches!(
+                decide(Fill { age: LIMITS.age_min, ..reached }, LIMITS),
+                Decision::SealAfterThis(_)
+            ));
+        }
+        let younger = Limits { age_max: Some(Duration::from_millis(5)), ..LIMITS };
+        let old = Fill { age: Duration::from_millis(5), ..fill(1, 1, 0) };
+        assert_eq!(decide(old, younger), Decision::AllotSuccessor(Reason::Age));
+    }
+
+    #[test]
     fn an_empty_segment_does_not_age() {
         assert_eq!(decide(fill(0, 0, 1_000), LIMITS), Decision::Continue);
     }
 
     #[test]
     fn a_segment_without_successor_grows_to_four_times_its_limits() {
-        assert!(may_outgrow(fill(39, 3_999, 1_000_000), LIMITS));
-        assert!(!may_outgrow(fill(40, 10, 1), LIMITS));
-        assert!(!may_outgrow(fill(1, 4_000, 1), LIMITS));
+        let due = fill(10, 1_000, 5);
+        assert!(may_outgrow(fill(39, 3_999, 1_000_000), due, LIMITS));
+        assert!(!may_outgrow(fill(40, 10, 1), due, LIMITS));
+        assert!(!may_outgrow(fill(1, 4_000, 1), due, LIMITS));
+        let late = fill(500, 100_000, 1); // it was young when it reached its limits
+        assert!(may_outgrow(fill(1_999, 399_999, 2), late, LIMITS));
+        assert!(!may_outgrow(fill(2_000, 100_000, 2), late, LIMITS));
     }
 
     #[test]
     fn limits_at_the_end_of_their_range_do_not_overflow() {
-        let limits = Limits { entries_max: u64::MAX, bytes_max: u64::MAX, age_max: Some(Duration::MAX) };
+        let limits =
+            Limits { entries_max: u64::MAX, bytes_max: u64::MAX, age_max: Some(Duration::MAX), ..LIMITS };
         let full = Fill { entries: u64::MAX - 1, bytes: u64::MAX - 1, age: Duration::from_secs(1) };
         assert_eq!(decide(full, limits), Decision::AllotSuccessor(Reason::Entries));
     }

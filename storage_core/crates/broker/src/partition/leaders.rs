@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
@@ -18,11 +19,13 @@ use crate::node::locks::Lock;
 use crate::node::names::TopicPath;
 use crate::partition::follower;
 use crate::partition::leader::{Leader, Requeue};
+use crate::partition::roll_quota::RollQuota;
 
 /// The open segments that this process leads, and that somebody has asked for.
 pub(crate) struct Leaders {
     copies: Arc<Copies>,
     limits: ArcSwap<Limits>,
+    quota: RollQuota,
     led: Lock<HashMap<SegmentId, Arc<Leader>>>,
     /// Held while a leader begins, so that it begins once.
     beginning: tokio::sync::Mutex<()>,
@@ -31,7 +34,13 @@ pub(crate) struct Leaders {
 impl Leaders {
     pub(crate) fn new(copies: Arc<Copies>) -> Self {
         let limits = ArcSwap::from_pointee(copies.cluster().config().limits());
-        Self { copies, limits, led: Lock::default(), beginning: tokio::sync::Mutex::default() }
+        Self {
+            copies,
+            limits,
+            quota: RollQuota::new(Instant::now()),
+            led: Lock::default(),
+            beginning: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The cluster as this node sees it.
@@ -47,6 +56,15 @@ impl Leaders {
     /// The limits at which a segment is full.
     pub(crate) fn limits(&self) -> Limits {
         **self.limits.load()
+    }
+
+    /// Whether one more segment may be rolled for its size or age in this second: a node has an equal part of what the cluster
+    /// may.
+    pub(crate) fn may_roll(&self) -> bool {
+        let routing = self.cluster().routing();
+        let nodes = routing.metadata.nodes.len().max(1) as u64;
+        let share = routing.metadata.config.rolls_per_second_max().div_ceil(nodes);
+        self.quota.take(Instant::now(), share)
     }
 
     pub(crate) fn set_limits(&self, limits: Limits) {

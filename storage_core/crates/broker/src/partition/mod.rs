@@ -8,6 +8,7 @@ pub(crate) mod leader;
 pub(crate) mod leaders;
 mod link;
 mod roll;
+mod roll_quota;
 pub(crate) mod sequencer;
 pub(crate) mod submission;
 pub(crate) mod ticket;
@@ -115,14 +116,16 @@ impl Partitions {
     }
 
     /// Ends segments that this process leads and that are full, or too old. Appends do that themselves; this is for segments to
-    /// which nobody appends.
-    pub(crate) fn check_fullness(&self) {
+    /// which nobody appends. Says whether some must wait, for this node has rolled as many in this second as it may.
+    pub(crate) fn check_fullness(&self) -> bool {
+        let mut were_put_off = false;
         for leader in self.leaders.leaders() {
             let Descriptor { topic, partition, .. } = leader.descriptor;
             if let Some(sequencer) = self.sequencer_of(topic, partition) {
-                sequencer.check_fullness(&leader);
+                were_put_off |= sequencer.check_fullness(&leader);
             }
         }
+        were_put_off
     }
 
     /// Ends an open segment that this process leads, empty or not.

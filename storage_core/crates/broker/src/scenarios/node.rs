@@ -71,6 +71,7 @@ impl TestNode {
         let process = ProcessId::from_u128(PROCESS);
         let mut config = json!({
             "data_dir": directory.path(), "cluster_id": cluster_id, "node_id": 1, "disk": DiskId::from_u128(1),
+            "segment_age_ms_min": 0,
             "process": process,
             // Nothing waits for the disk, whose time is not that of these tests.
             "fsync": "never",

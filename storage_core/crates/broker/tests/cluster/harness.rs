@@ -415,6 +415,7 @@ impl Cluster {
             "log_block_bytes": 256 << 10,
             "log_blocks_per_file": 16,
             "monitor_check_ms": 50,
+            "segment_age_ms_min": 0,
             "append_wait_ms": 15_000,
             "lease_ms": LEASE_MS,
             "workers": 1 + id % 3, // the same on any machine: several race with each other, and one must be enough

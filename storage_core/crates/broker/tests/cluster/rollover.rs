@@ -167,6 +167,63 @@ fn segments_roll_by_bytes_and_by_age_and_empty_ones_do_not_age() {
 }
 
 #[test]
+fn a_young_segment_goes_on_beyond_its_limits_and_rolls_once_it_is_old_enough() {
+    let hour = json!({ "segment_entries_max": 2, "segment_age_ms_min": 3_600_000, "monitor_check_ms": 10 });
+    let cluster = Cluster::start(2, hour);
+    cluster.block_on(async {
+        let topic = PartitionRef::parse("young", 0).unwrap();
+        for number in 0..50 {
+            put(&cluster.broker(1), &topic, &number.to_string()).await.unwrap();
+        }
+        assert_eq!(sealed_count(&cluster.metadata(), "young"), 0);
+        let mut version = cluster.broker(1).watch_metadata();
+        for id in cluster.ids() {
+            cluster.plane(id).configure(r#"{"segment_age_ms_min": 0}"#).unwrap();
+        }
+        let sealed = async {
+            while sealed_count(&cluster.metadata(), "young") < 1 {
+                version.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, sealed).await.expect("a look finds it");
+        put(&cluster.broker(2), &topic, "50").await.unwrap();
+        assert_eq!(read_values(&cluster.broker(2), &topic, 0, 51).await.len(), 51);
+    });
+}
+
+#[test]
+fn a_cluster_rolls_as_many_segments_a_second_as_it_may_and_appends_go_on_meanwhile() {
+    const TOPICS: usize = 4;
+    let cluster = Cluster::start(1, json!({ "segment_entries_max": 1, "monitor_check_ms": 10 }));
+    cluster.set_config(&[("segments.rolls_per_second_max", 1)]);
+    cluster.block_on(async {
+        let broker = cluster.broker(1);
+        let began = std::time::Instant::now();
+        let names: Vec<String> = (0..TOPICS).map(|number| format!("busy-{number}")).collect();
+        let topics: Vec<_> = names.iter().map(|name| PartitionRef::parse(name, 0).unwrap()).collect();
+        for round in 0..10 {
+            for topic in &topics {
+                put(&broker, topic, &round.to_string()).await.unwrap();
+            }
+        }
+        let rolled = || names.iter().filter(|name| sealed_count(&cluster.metadata(), name) > 0).count();
+        let mut version = broker.watch_metadata();
+        let all = async {
+            while rolled() < TOPICS {
+                version.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, all).await.expect("all have their turn");
+        let sealed: usize = names.iter().map(|name| sealed_count(&cluster.metadata(), name)).sum();
+        let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 2; // those that began
+        assert!((TOPICS..=seconds).contains(&sealed), "{sealed} rolls in {seconds} seconds");
+        for topic in &topics {
+            assert_eq!(read_values(&broker, topic, 0, 10).await.len(), 10);
+        }
+    });
+}
+
+#[test]
 fn without_metadata_a_full_segment_goes_on_up_to_four_times_its_size() {
     let cluster = Cluster::start(2, json!({ "segment_entries_max": 10, "append_wait_ms": 1_500 }));
     cluster.block_on(async {

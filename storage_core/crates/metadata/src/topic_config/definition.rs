@@ -286,7 +286,8 @@ pub const DEFINITIONS: [Definition; 40] = [
         values: whole(1, 1 << 50),
         default: Fallback::ClusterSetting("segments.max_bytes"),
         effect: Effect::NextAppend,
-        what: "Size of a segment's batches at which it ends; the batch that reaches it is the last one in.",
+        what: "Size of a segment's batches at which it ends; the batch that reaches it is the last one in. One that is younger than \
+               `segments.min_age_ms` of the cluster goes on until then.",
     },
     shown("segment.index.bytes", whole(4, i64::MAX), "10485760", NO_INDEX),
     shown(
@@ -361,6 +362,7 @@ pub const DEFINITIONS: [Definition; 40] = [
         values: whole(1, 1 << 40),
         default: Fallback::ClusterSetting("segments.max_entries"),
         effect: Effect::NextAppend,
-        what: "Number of records at which a segment ends; the batch that reaches it is the last one in.",
+        what: "Number of records at which a segment ends; the batch that reaches it is the last one in. One that is younger than \
+               `segments.min_age_ms` of the cluster goes on until then.",
     },
 ];

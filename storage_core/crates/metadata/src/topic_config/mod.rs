@@ -101,6 +101,7 @@ impl TopicSettings {
             entries_max: self.segment_entries_max.unwrap_or(node.entries_max),
             bytes_max: self.segment_bytes_max.unwrap_or(node.bytes_max),
             age_max: self.segment_age_ms_max.map_or(node.age_max, |ms| Some(Duration::from_millis(ms))),
+            age_min: node.age_min,
         }
     }
 }

@@ -15,7 +15,7 @@ use walrus_model::{FsyncSchedule, Replication, SegmentId, TopicId};
 
 use crate::cluster::{cluster_of, create, envelope, everybody, run, seal};
 
-const NODE: Limits = Limits { entries_max: 1_000, bytes_max: 2_000, age_max: None };
+const NODE: Limits = Limits { entries_max: 1_000, bytes_max: 2_000, age_max: None, age_min: Duration::ZERO };
 
 fn named(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
     entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -213,7 +213,7 @@ fn what_the_topic_does_not_set_is_the_clusters_then_the_nodes_then_built_in() {
     let set = [("walrus.segment.entries", "9"), ("segment.ms", "50"), ("min.insync.replicas", "3")];
     alter(&mut metadata, topic, &set, &[]).expect("sound");
     let settings = metadata.topics[&topic].config.settings();
-    let expected = Limits { entries_max: 9, bytes_max: 2_000, age_max: Some(Duration::from_millis(50)) };
+    let expected = Limits { entries_max: 9, age_max: Some(Duration::from_millis(50)), ..NODE };
     assert_eq!(settings.limits(node), expected);
     assert_eq!(in_force(&metadata, topic, "segment.ms"), is("50", Source::Topic));
     assert_eq!(in_force(&metadata, topic, "min.insync.replicas"), is("3", Source::Topic));

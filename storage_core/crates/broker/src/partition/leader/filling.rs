@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use walrus_metadata::rolling::Limits;
 
 use super::Leader;
-use crate::partition::fullness::{self, Decision, Fill};
+use crate::partition::fullness::{self, Decision, Fill, Hold};
 
 impl Leader {
     /// How full the segment is now.
@@ -20,27 +20,29 @@ impl Leader {
     /// What to do with the segment as it is now.
     pub(crate) fn decide(&self, limits: Limits) -> Decision {
         let fill = self.fill();
-        let decision = fullness::decide(fill, limits);
-        match decision {
-            Decision::SealAfterThis(_) if self.is_held() && fullness::may_outgrow(fill, limits) => {
-                Decision::Continue
-            }
+        match fullness::decide(fill, limits) {
+            Decision::SealAfterThis(_) if self.is_held() && self.may_outgrow(limits) => Decision::Continue,
             other => other,
         }
     }
 
     /// Lets the segment go on for a while after a roll that found no successor: it is not rolled again before that.
     pub(crate) fn hold(&self, time: Duration) {
-        *self.hold_until.lock() = Some(Instant::now() + time);
+        let fill = self.fill();
+        let mut hold = self.hold.lock();
+        let due = hold.map_or(fill, |hold| hold.due);
+        *hold = Some(Hold { until: Instant::now() + time, due });
     }
 
     /// Whether it may go on without a successor.
     pub(crate) fn may_outgrow(&self, limits: Limits) -> bool {
-        fullness::may_outgrow(self.fill(), limits)
+        let fill = self.fill();
+        let due = self.hold.lock().map_or(fill, |hold| hold.due);
+        fullness::may_outgrow(fill, due, limits)
     }
 
     /// Whether the last roll found no successor and is not to be tried again yet.
     pub(crate) fn is_held(&self) -> bool {
-        self.hold_until.lock().is_some_and(|until| Instant::now() < until)
+        self.hold.lock().is_some_and(|hold| Instant::now() < hold.until)
     }
 }

@@ -32,6 +32,7 @@ use crate::node::error::{Error, Result};
 use crate::node::locks::{LEADER, Lock};
 use crate::node::obstacle::Obstacle;
 use crate::partition::ack::AppendAck;
+use crate::partition::fullness::Hold;
 use crate::partition::link::Mailbox;
 use crate::partition::window::{RecentBatch, Window};
 
@@ -66,7 +67,7 @@ pub(crate) struct Leader {
     /// Held by whoever has a successor allotted, so that it is done once.
     pub(crate) allotting: tokio::sync::Mutex<()>,
     /// A roll that found no successor is not tried again before this.
-    hold_until: Lock<Option<Instant>>,
+    hold: Lock<Option<Hold>>,
     /// Takes the appends that the segment ends without.
     back: Weak<dyn Requeue>,
 }
@@ -176,7 +177,7 @@ impl Leader {
             last_time_ms: AtomicI64::new(i64::MIN),
             opened: opened.checked_sub(Duration::from_millis(age_ms)).unwrap_or(opened),
             allotting: tokio::sync::Mutex::default(),
-            hold_until: Lock::default(),
+            hold: Lock::default(),
             back,
             descriptor,
         })

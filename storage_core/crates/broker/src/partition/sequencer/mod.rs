@@ -264,8 +264,9 @@ impl Sequencer {
     }
 
     /// Rolls the segment that this process leads if it is full or too old, holds nothing any more that its topic keeps, or has
-    /// been open for long and is crowded with producers. Called now and then, for segments to which nobody appends.
-    pub(crate) fn check_fullness(self: &Arc<Self>, leader: &Arc<Leader>) {
+    /// been open for long and is crowded with producers. Called now and then, for segments to which nobody appends. Says whether
+    /// the segment must wait for the node's next second of rolls.
+    pub(crate) fn check_fullness(self: &Arc<Self>, leader: &Arc<Leader>) -> bool {
         let mut state = self.state.lock();
         if matches!(state.mode, Mode::Idle) {
             state.mode = Mode::Local(leader.clone());
@@ -278,11 +279,12 @@ impl Sequencer {
                 } else if !leader.is_held() && self.leaders.copies().holds_nothing_kept(&leader.descriptor) {
                     self.start_roll(&mut state, leader, Reason::Retention);
                 } else {
-                    self.follow_up(&mut state, leader);
+                    return self.follow_up(&mut state, leader);
                 }
             }
             _ => {}
         }
+        false
     }
 
     /// Ends the segment that this process leads, empty or not: its replicas belong elsewhere.
@@ -374,13 +376,16 @@ impl Sequencer {
         leader.append(copies, batch, bytes, for_segment, deadline)
     }
 
-    /// Does what is due after an append, or now and then: rolls, or has the successor allotted.
-    fn follow_up(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>) {
+    /// Does what is due after an append, or now and then: rolls, or has the successor allotted. Says whether a roll is due that
+    /// must wait for the node's next second; appends go on meanwhile.
+    fn follow_up(self: &Arc<Self>, state: &mut State, leader: &Arc<Leader>) -> bool {
         match leader.decide(self.limits()) {
             Decision::Continue => {}
             Decision::AllotSuccessor(_) => roll::allot_ahead(self.leaders.copies(), leader),
+            Decision::SealAfterThis(_) if !self.leaders.may_roll() => return true,
             Decision::SealAfterThis(reason) => self.start_roll(state, leader, reason),
         }
+        false
     }
 
     /// Freezes the leader's log, to which nothing is appended from here on, and has the driver roll the segment.
