@@ -1,15 +1,19 @@
-//! Blocks that a thread of its own makes ready before a log asks for them. As many are ready as were used since the
-//! store was opened, within limits: a small store stays small, and a busy one does not wait.
+//! Blocks that a thread of its own makes ready before a log asks for them. As many are ready as were used in a second,
+//! within limits: a small store stays small, and a busy one does not wait. More would cost what they save: the zeros of a
+//! block are written beside the appends of others.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use super::classes::{Class, Classes};
 use super::file::Slots;
 use crate::disk::{Prepare, TailKind};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, now};
 
 /// Bytes that are prepared together, with one sync for all of them.
 const PIECE_BYTES: u64 = 16 << 20;
+/// Time over which uses are counted.
+const WINDOW: Duration = Duration::from_secs(1);
 /// Limit on the ready bytes of each kind, if zeros are written.
 const WRITTEN_BYTES_MAX: u64 = 256 << 20;
 /// Limit on the ready bytes of each kind, if space is only reserved.
@@ -34,7 +38,7 @@ impl Kind {
     }
 }
 
-/// The ready slots of a kind, and how many were used.
+/// The ready slots of each kind, and the thread that makes them.
 #[derive(Default)]
 pub(super) struct Ahead {
     queue: Mutex<Queue>,
@@ -54,9 +58,36 @@ struct Queue {
 #[derive(Default)]
 struct Stock {
     ready: VecDeque<Slots>,
-    used: u64,
+    uses: Uses,
     /// Whether logs will want slots of the kind soon.
     is_expected: bool,
+}
+
+/// How fast slots are used.
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    /// Start of the window that is running; `None` as long as nothing was used.
+    window: Option<Instant>,
+    /// Slots that were used in it so far.
+    now: u64,
+    /// Slots that were used in the one before.
+    before: u64,
+}
+
+impl Uses {
+    fn count(&mut self, at: Instant) {
+        let passed = self.window.map_or(WINDOW, |window| at.saturating_duration_since(window));
+        if passed >= WINDOW {
+            self.before = if passed < 2 * WINDOW { self.now } else { 0 };
+            (self.window, self.now) = (Some(at), 0);
+        }
+        self.now += 1;
+    }
+
+    /// Slots that are used in a window, as far as the last two show it.
+    fn rate(&self) -> u64 {
+        self.now.max(self.before)
+    }
 }
 
 /// Slots to prepare next.
@@ -76,7 +107,7 @@ impl Ahead {
             queue.kinds.entry(larger).or_default().is_expected = true;
         }
         let stock = queue.kinds.entry(kind).or_default();
-        stock.used += 1;
+        stock.uses.count(now());
         let mut slots = stock.ready.pop_front();
         while slots.as_ref().is_some_and(|slots| slots.file.poisoned.get().is_some()) {
             slots = stock.ready.pop_front();
@@ -163,7 +194,7 @@ fn wanted(kind: Kind, stock: &Stock, classes: &Classes) -> u64 {
     let of_bytes = bytes_max / classes.slot_bytes(kind.class);
     let of_file = u64::from(classes.slots(kind.class)) / 4;
     let most = of_bytes.min(of_file).max(1);
-    stock.used.min(most).max(u64::from(stock.is_expected))
+    stock.uses.rate().min(most).max(u64::from(stock.is_expected))
 }
 
 #[cfg(test)]
@@ -171,11 +202,26 @@ mod tests {
     use super::*;
 
     fn stock(used: u64, is_expected: bool) -> Stock {
-        Stock { used, is_expected, ..Stock::default() }
+        Stock { uses: Uses { now: used, ..Uses::default() }, is_expected, ..Stock::default() }
     }
 
     #[test]
-    fn as_much_is_wanted_as_was_used_within_limits() {
+    fn a_log_that_uses_a_block_now_and_then_has_one_ready_and_a_fast_one_those_of_a_second() {
+        let start = Instant::now();
+        let mut uses = Uses::default();
+        let mut rate_after = |ms: &[u64]| {
+            ms.iter().for_each(|ms| uses.count(start + Duration::from_millis(*ms)));
+            uses.rate()
+        };
+        assert_eq!(rate_after(&[]), 0);
+        assert_eq!([rate_after(&[0]), rate_after(&[1_300]), rate_after(&[2_600])], [1, 1, 1]);
+        assert_eq!(rate_after(&[2_700, 2_800, 3_000]), 4);
+        assert_eq!(rate_after(&[3_700]), 4, "those of the second before");
+        assert_eq!(rate_after(&[60_000]), 1, "what is long ago does not count");
+    }
+
+    #[test]
+    fn as_much_is_wanted_as_is_used_within_limits() {
         let classes = Classes::new(10 << 20, 100);
         let kind = |class, synced| Kind { class, tails: TailKind::Buffered, synced, bulk: false };
         let task = |class, used, is_expected| {
