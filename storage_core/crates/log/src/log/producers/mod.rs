@@ -1,15 +1,18 @@
 //! The producer table of a log: enough of its idempotent producers to tell a retry from a gap (KIP-98). It is a pure
 //! function of the batches appended, so every copy of a log has the same table at the same offset.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+mod producer;
+mod settled;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
 
 use crate::batch::ProducerRef;
 use crate::error::{Error, Result};
-use crate::format::fields::{Fields, PutFields};
+use producer::{BATCHES_KEPT, KeptBatch, Producer};
+use settled::Settled;
 
-/// Number of batches remembered of each producer: Kafka's limit of requests in flight.
-const BATCHES_KEPT: usize = 5;
 /// Limit on the producers remembered; one more is refused until some are forgotten.
 const PRODUCERS_MAX: usize = 1 << 16;
 /// Number of producers from which on quiet ones should be forgotten, so that there is room for new ones until the next roll.
@@ -17,31 +20,26 @@ const CROWDED: usize = PRODUCERS_MAX / 8 * 7;
 const SEQUENCE_MASK: u32 = i32::MAX as u32;
 
 /// The last batches of each producer, by producer id.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// A log begins with the table of its predecessor, tens of thousands of producers perhaps, of which few write again before the
+/// log ends. So what it began with stays as it was encoded, and is shared by all clones; only producers that wrote since are
+/// apart.
+#[derive(Clone, Debug, Default)]
 pub struct ProducerTable {
-    producers: HashMap<i64, Producer>,
+    settled: Settled,
+    /// The producers that wrote since; they hold what `settled` has of the same ones, too.
+    recent: HashMap<i64, Producer>,
+    /// Number of producers in `recent` that `settled` does not have.
+    new: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Producer {
-    epoch: i16,
-    /// Batches with the oldest first; never empty, at most [`BATCHES_KEPT`].
-    batches: VecDeque<KeptBatch>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct KeptBatch {
-    base_sequence: i32,
-    records: u32,
-    base_offset: u64,
-}
-
-impl Producer {
-    /// Offset of its newest batch.
-    fn last_offset(&self) -> u64 {
-        self.batches.back().map_or(0, |kept| kept.base_offset)
+impl PartialEq for ProducerTable {
+    fn eq(&self, other: &Self) -> bool {
+        self.encode() == other.encode()
     }
 }
+
+impl Eq for ProducerTable {}
 
 /// How a log takes a batch that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +63,12 @@ impl ProducerTable {
 
     /// Number of producers remembered.
     pub fn len(&self) -> usize {
-        self.producers.len()
+        self.settled.len() + self.new
     }
 
     /// Whether no producer is remembered.
     pub fn is_empty(&self) -> bool {
-        self.producers.is_empty()
+        self.len() == 0
     }
 
     /// Judges a batch of `records` records.
@@ -79,8 +77,8 @@ impl ProducerTable {
     /// those remembered, or a new epoch that does not start at 0. A producer that is not remembered may start
     /// anywhere, unless there is no room for it: `TooManyProducers`.
     pub fn check(&self, producer: ProducerRef, records: u32) -> Result<Admission> {
-        let Some(known) = self.producers.get(&producer.id) else {
-            if self.producers.len() >= PRODUCERS_MAX {
+        let Some(known) = self.find(producer.id) else {
+            if self.len() >= PRODUCERS_MAX {
                 return Err(Error::TooManyProducers { producers_max: PRODUCERS_MAX as u64 });
             }
             return Ok(Admission::Accept);
@@ -112,7 +110,12 @@ impl ProducerTable {
     /// Remembers a batch that was appended at `base_offset`.
     pub fn record(&mut self, producer: ProducerRef, records: u32, base_offset: u64) {
         let ProducerRef { id, epoch, base_sequence } = producer;
-        let known = self.producers.entry(id).or_insert_with(|| Producer { epoch, batches: VecDeque::new() });
+        let known = self.recent.entry(id).or_insert_with(|| {
+            self.settled.find(id).unwrap_or_else(|| {
+                self.new += 1;
+                Producer { epoch, batches: VecDeque::new() }
+            })
+        });
         if known.epoch != epoch {
             *known = Producer { epoch, batches: VecDeque::new() };
         }
@@ -127,73 +130,68 @@ impl ProducerTable {
     /// copy of a log may do that, before its first batch, so that every copy begins with the same table. Inside a log no
     /// producer is forgotten: a forgotten one may start anywhere, so a batch that was appended before would be appended again.
     pub fn forget_silent(&mut self, silent_below: u64, quiet_below: u64) {
-        self.producers.retain(|_, producer| producer.last_offset() >= silent_below);
-        let surplus = (self.producers.len() + 1).saturating_sub(CROWDED);
-        if surplus == 0 {
-            return;
+        self.settle();
+        let mut left: Vec<(u64, i64)> = self.settled.last_offsets().collect();
+        left.retain(|(offset, _)| *offset >= silent_below);
+        let surplus = (left.len() + 1).saturating_sub(CROWDED);
+        if surplus > 0 {
+            // No two producers have a batch at the same offset, so that which of them go depends on the table alone.
+            left.sort_unstable();
+            let quiet = left.partition_point(|(offset, _)| *offset < quiet_below);
+            left.drain(..surplus.min(quiet));
         }
-        // No two producers have a batch at the same offset, so that which of them go depends on the table alone.
-        let mut quiet: Vec<(u64, i64)> = self
-            .producers
-            .iter()
-            .map(|(id, producer)| (producer.last_offset(), *id))
-            .filter(|(offset, _)| *offset < quiet_below)
-            .collect();
-        quiet.sort_unstable();
-        for (_, id) in quiet.into_iter().take(surplus) {
-            self.producers.remove(&id);
+        if left.len() < self.settled.len() {
+            let mut ids: Vec<i64> = left.into_iter().map(|(_, id)| id).collect();
+            ids.sort_unstable();
+            self.settled = self.settled.only(&ids);
         }
     }
 
     /// Whether so many producers are remembered that silent ones should be forgotten.
     pub fn is_crowded(&self) -> bool {
-        self.producers.len() >= CROWDED
+        self.len() >= CROWDED
     }
 
     /// Encodes the table in order of producer id, so that equal tables are equal bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut producers: Vec<_> = self.producers.iter().collect();
-        producers.sort_unstable_by_key(|(id, _)| **id);
-        let mut out = Vec::with_capacity(4 + producers.len() * 91);
-        out.put_u32(producers.len() as u32);
-        for (&id, producer) in producers {
-            out.put_i64(id);
-            out.put(&producer.epoch.to_le_bytes());
-            out.put_u8(producer.batches.len() as u8);
-            for kept in &producer.batches {
-                out.put(&kept.base_sequence.to_le_bytes());
-                out.put_u32(kept.records);
-                out.put_u64(kept.base_offset);
+        if let (true, Some(bytes)) = (self.recent.is_empty(), self.settled.bytes()) {
+            return bytes.to_vec();
+        }
+        let mut recent: Vec<_> = self.recent.iter().collect();
+        recent.sort_unstable_by_key(|(id, _)| **id);
+        let mut recent = recent.into_iter().peekable();
+        let mut out = settled::begin(
+            self.len(),
+            self.settled.bytes_len() + self.recent.len() * settled::ENTRY_BYTES_MAX,
+        );
+        for (id, entry) in self.settled.entries() {
+            while let Some((id, producer)) = recent.next_if(|(recent, _)| **recent < id) {
+                settled::put(&mut out, *id, producer);
+            }
+            match recent.peek().map(|(recent, _)| (*recent).cmp(&id)) {
+                Some(Ordering::Equal) => {}
+                _ => out.extend_from_slice(entry),
             }
         }
+        recent.for_each(|(id, producer)| settled::put(&mut out, *id, producer));
         out
     }
 
     /// Decodes what [`ProducerTable::encode`] wrote; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
-        let mut producers = HashMap::new();
-        for _ in 0..fields.u32()? {
-            let (id, epoch, count) = (fields.i64()?, fields.i16()?, fields.u8()?);
-            if id < 0 || epoch < 0 || count == 0 || usize::from(count) > BATCHES_KEPT {
-                return None;
-            }
-            let mut batches = VecDeque::with_capacity(usize::from(count));
-            for _ in 0..count {
-                let kept = KeptBatch {
-                    base_sequence: fields.i32()?,
-                    records: fields.u32()?,
-                    base_offset: fields.u64()?,
-                };
-                kept.base_offset.checked_add(u64::from(kept.records))?;
-                if kept.base_sequence < 0 {
-                    return None;
-                }
-                batches.push_back(kept);
-            }
-            producers.insert(id, Producer { epoch, batches });
+        Some(Self { settled: Settled::parse(bytes.to_vec())?, ..Self::default() })
+    }
+
+    fn find(&self, id: i64) -> Option<Cow<'_, Producer>> {
+        self.recent.get(&id).map(Cow::Borrowed).or_else(|| self.settled.find(id).map(Cow::Owned))
+    }
+
+    /// Makes one encoded table of all.
+    fn settle(&mut self) {
+        if !self.recent.is_empty() {
+            let settled = Settled::parse(self.encode()).expect("a table reads what it has written");
+            *self = Self { settled, ..Self::default() };
         }
-        fields.is_empty().then_some(Self { producers })
     }
 }
 
@@ -204,6 +202,10 @@ fn sequence_after(base_sequence: i32, records: u32) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn batch(epoch: i16, base_sequence: i32) -> ProducerRef {
@@ -297,6 +299,82 @@ mod tests {
         assert_eq!(table.len(), 9, "who has been silent for a day goes wherever there is room");
     }
 
+    /// The table as one map, which is simple and slow.
+    #[derive(Clone, Default)]
+    struct Naive(BTreeMap<i64, Producer>);
+
+    impl Naive {
+        fn record(&mut self, producer: ProducerRef, records: u32, base_offset: u64) {
+            let ProducerRef { id, epoch, base_sequence } = producer;
+            let known = self.0.entry(id).or_insert_with(|| Producer { epoch, batches: VecDeque::new() });
+            if known.epoch != epoch {
+                *known = Producer { epoch, batches: VecDeque::new() };
+            }
+            known.batches.push_back(KeptBatch { base_sequence, records, base_offset });
+            while known.batches.len() > BATCHES_KEPT {
+                known.batches.pop_front();
+            }
+        }
+
+        fn forget_silent(&mut self, silent_below: u64) {
+            self.0.retain(|_, producer| producer.batches.back().unwrap().base_offset >= silent_below);
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append {
+            id: i64,
+            epoch: i16,
+            records: u32,
+        },
+        /// The table goes to the next log: those are forgotten that were silent for the last batches.
+        Roll {
+            silent: u64,
+        },
+        Restart,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let append = (0..12_i64, 0..3_i16, 1..4_u32);
+        let step = prop_oneof![
+            8 => append.prop_map(|(id, epoch, records)| Step::Append { id, epoch, records }),
+            1 => (0..30_u64).prop_map(|silent| Step::Roll { silent }),
+            1 => Just(Step::Restart),
+        ];
+        proptest::collection::vec(step, 0..120)
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_that_is_rolled_and_restarted_is_the_one_of_a_plain_map(steps in steps()) {
+            let (mut table, mut naive, mut end, mut sequence) = (ProducerTable::new(), Naive::default(), 0_u64, 0_i32);
+            for step in steps {
+                match step {
+                    Step::Append { id, epoch, records } => {
+                        let producer = ProducerRef { id, epoch, base_sequence: sequence };
+                        table.record(producer, records, end);
+                        naive.record(producer, records, end);
+                        (end, sequence) = (end + u64::from(records), sequence + 1);
+                    }
+                    Step::Roll { silent } => {
+                        table.forget_silent(end.saturating_sub(silent), 0);
+                        naive.forget_silent(end.saturating_sub(silent));
+                    }
+                    Step::Restart => table = ProducerTable::decode(&table.encode()).unwrap(),
+                }
+                prop_assert_eq!(table.len(), naive.0.len());
+                for id in 0..12 {
+                    let found = table.find(id);
+                    prop_assert_eq!(found.as_deref(), naive.0.get(&id));
+                }
+            }
+            let copy = ProducerTable::decode(&table.encode()).unwrap();
+            prop_assert_eq!(&copy, &table);
+            prop_assert_eq!(copy.len(), table.len());
+        }
+    }
+
     #[test]
     fn it_comes_back_from_bytes_and_hostile_bytes_are_refused() {
         let mut table = ProducerTable::new();
@@ -309,5 +387,10 @@ mod tests {
             assert_eq!(ProducerTable::decode(&bytes[..length]), None);
         }
         assert_eq!(ProducerTable::decode(&[0xff; 64]), None);
+        let (mut twice, mut unsorted) = (bytes.clone(), bytes.clone());
+        let entry = (bytes.len() - 4) / 3;
+        twice.copy_within(4..4 + entry, 4 + entry);
+        unsorted.copy_within(4 + 2 * entry.., 4);
+        assert_eq!([twice, unsorted].map(|bytes| ProducerTable::decode(&bytes)), [None, None]);
     }
 }
