@@ -5,7 +5,7 @@ use std::sync::Arc;
 use walrus_metadata::Metadata;
 
 use crate::cluster::Cluster;
-use crate::cluster::routing::{Changes, Routing, TopicRoute};
+use crate::cluster::routing::{ChangedTopic, Changes, Routing};
 use crate::node::locks::{Lock, PUBLICATION};
 use crate::partition::Partitions;
 
@@ -31,7 +31,7 @@ trait Followers {
     /// Has requests go by the new table from here on.
     fn routing(&self, routing: Routing);
     /// Gives what waits for earlier leaders to the next ones.
-    fn targets(&self, changed: &[Arc<TopicRoute>]);
+    fn targets(&self, changed: &[ChangedTopic]);
     /// Wakes whoever waits for news.
     fn version(&self, version: u64);
 }
@@ -113,7 +113,7 @@ impl Followers for Publication {
         self.cluster().set_routing(routing);
     }
 
-    fn targets(&self, changed: &[Arc<TopicRoute>]) {
+    fn targets(&self, changed: &[ChangedTopic]) {
         self.partitions.metadata_changed(changed);
     }
 
@@ -154,7 +154,7 @@ mod tests {
         fn routing(&self, _: Routing) {
             self.note("routing");
         }
-        fn targets(&self, _: &[Arc<TopicRoute>]) {
+        fn targets(&self, _: &[ChangedTopic]) {
             self.note("targets");
         }
         fn version(&self, _: u64) {

@@ -1,6 +1,8 @@
 //! What a partition has to let go: which of its sealed segments may be dropped, and why the next one stays. Pure; the time is the
 //! one that a majority of the nodes' clocks have reached ([`Metadata::reached_ms`]).
 
+use std::sync::Arc;
+
 use walrus_model::Offset;
 
 use crate::command::PartitionPlace;
@@ -123,7 +125,7 @@ pub fn partitions_past_retention(metadata: &Metadata, limit: usize) -> Vec<Parti
     }
     let of_topic = |topic: &Topic| {
         let (id, retention) = (topic.id, topic.config.retention());
-        let lets_go = |partition: &&Partition| {
+        let lets_go = |partition: &&Arc<Partition>| {
             let may = !retention.is_for_ever() || partition.has_deleted();
             may && verdict(metadata, topic, partition).below_number > partition.trimmed_below
         };

@@ -92,7 +92,7 @@ impl Metadata {
             self.topics.values().filter(|topic| lacks_some(topic)).map(|topic| topic.id).collect();
         for id in lacking {
             let Some(topic) = self.topics.get_mut(&id).map(Arc::make_mut) else { continue };
-            let segments = topic.partitions.iter_mut().flat_map(|partition| &mut partition.segments);
+            let segments = topic.partitions.iter_mut().flat_map(|one| &mut Arc::make_mut(one).segments);
             segments.filter(|segment| is_unlisted(segment)).for_each(Segment::list_copies);
         }
     }

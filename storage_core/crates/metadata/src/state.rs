@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use walrus_model::{Descriptor, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication, TopicId};
@@ -209,8 +209,8 @@ pub struct Topic {
     /// Up to where the readers have read that its retention asks.
     #[serde(default, skip_serializing_if = "ReadMarks::is_empty")]
     pub read: ReadMarks,
-    /// Its partitions by index, at least one.
-    pub partitions: Vec<Partition>,
+    /// Its partitions by index, at least one. A state shares with the one before it those that did not change.
+    pub partitions: Vector<Arc<Partition>>,
 }
 
 /// One ordered log.
@@ -250,8 +250,8 @@ impl Topic {
 
     /// The leader of each partition, where they stay.
     pub(crate) fn standing_leaders(&self) -> impl Iterator<Item = NodeId> {
-        let standing: &[Partition] = if self.has_standing_leaders() { &self.partitions } else { &[] };
-        standing.iter().filter_map(Partition::leader)
+        let standing = self.has_standing_leaders().then_some(&self.partitions);
+        standing.into_iter().flatten().filter_map(|partition| partition.leader())
     }
 }
 

@@ -11,7 +11,7 @@ use walrus_model::{Descriptor, Epoch, LeaderRef, Offset, TopicId};
 use crate::bucket::Leases;
 use crate::cluster::segment::{label, log_id};
 use crate::node::config::Config;
-use crate::node::differences::differences;
+use crate::node::differences::{differences, differing_places};
 use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, PartitionRef, TopicPath};
 
@@ -40,9 +40,16 @@ pub(crate) struct TopicRoute {
 #[derive(Default)]
 pub(crate) struct Changes {
     /// The topics that differ, and those that are new.
-    pub(crate) changed: Vec<Arc<TopicRoute>>,
+    pub(crate) changed: Vec<ChangedTopic>,
     /// The topics that are not there any more.
     pub(crate) removed: Vec<TopicId>,
+}
+
+/// A topic that is new, or not as it was.
+pub(crate) struct ChangedTopic {
+    pub(crate) route: Arc<TopicRoute>,
+    /// Its partitions that differ, or are new; all of them where its settings differ.
+    pub(crate) partitions: Vec<u32>,
 }
 
 impl Changes {
@@ -68,22 +75,26 @@ impl Routing {
         next.metadata = metadata;
         let mut leases = Leases::clone(&self.leases);
         for (id, topic) in differences(&self.metadata.topics, &next.metadata.topics) {
-            if let Some(old) = next.topics.remove(id) {
+            let old = next.topics.remove(id);
+            if let Some(old) = &old {
                 next.names.remove(&old.path);
-                old.led(config).for_each(|segment| drop(leases.by_key.remove(&log_id(segment))));
             }
-            match topic.and_then(TopicRoute::new) {
-                Some(route) => {
-                    let route = Arc::new(route);
-                    leases.by_key.extend(route.led(config).map(|segment| route.lease(segment)));
-                    next.topics.insert(*id, route.clone());
-                    changes.changed.push(route);
-                }
-                None => changes.removed.push(*id),
+            let new = topic.and_then(TopicRoute::new).map(Arc::new);
+            let partitions = differing_partitions(old.as_deref(), new.as_deref());
+            // Many of these are led as before: they are taken out, and put in again.
+            for segment in old.iter().flat_map(|old| old.led(&partitions, config)) {
+                leases.by_key.remove(&log_id(segment));
             }
+            let Some(route) = new else {
+                changes.removed.push(*id);
+                continue;
+            };
+            leases.by_key.extend(route.led(&partitions, config).map(|segment| route.lease(segment)));
+            next.topics.insert(*id, route.clone());
+            changes.changed.push(ChangedTopic { route, partitions });
         }
         // A name is put in only now: its topic of before may have been listed behind the one that has it now.
-        let names = changes.changed.iter().map(|route| (route.path.clone(), route.topic.id));
+        let names = changes.changed.iter().map(|one| (one.route.path.clone(), one.route.topic.id));
         next.names.extend(names);
         if leases != *self.leases {
             next.leases = Arc::new(leases); // else the same pointer, which says at once that nothing has changed
@@ -129,9 +140,10 @@ impl TopicRoute {
         Some(Self { topic: topic.clone(), path, settings, retention })
     }
 
-    /// The open segments of the topic that this process leads.
-    fn led(&self, config: &Config) -> impl Iterator<Item = &Descriptor> {
-        let open = self.topic.partitions.iter().filter_map(open_segment).map(|segment| &segment.descriptor);
+    /// The open segments of some of the topic's partitions that this process leads.
+    fn led<'a>(&'a self, partitions: &'a [u32], config: &'a Config) -> impl Iterator<Item = &'a Descriptor> {
+        let listed = partitions.iter().filter_map(|index| self.topic.partitions.get(*index as usize));
+        let open = listed.filter_map(|partition| open_segment(partition)).map(|segment| &segment.descriptor);
         open.filter(|segment| is_led_by(segment.leader, config))
     }
 
@@ -141,12 +153,25 @@ impl TopicRoute {
     }
 
     pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {
-        self.topic.partitions.get(index as usize).ok_or_else(|| Error::UnknownPartition {
+        self.topic.partitions.get(index as usize).map(Arc::as_ref).ok_or_else(|| Error::UnknownPartition {
             topic: self.path.to_string(),
             partition: index,
             partitions: self.topic.partition_count(),
         })
     }
+}
+
+/// The partitions in which two states of a topic differ; all of them where its name or its settings differ.
+fn differing_partitions(old: Option<&TopicRoute>, new: Option<&TopicRoute>) -> Vec<u32> {
+    if let (Some(old), Some(new)) = (old, new)
+        && old.path == new.path
+        && old.settings == new.settings
+    {
+        let places = differing_places(&old.topic.partitions, &new.topic.partitions);
+        return places.filter_map(|place| u32::try_from(place).ok()).collect();
+    }
+    let count = |route: Option<&TopicRoute>| route.map_or(0, |route| route.topic.partition_count());
+    (0..count(old).max(count(new))).collect()
 }
 
 /// The last segment, unless it is sealed.

@@ -199,7 +199,7 @@ impl Copies {
             let routing = self.cluster().routing();
             let wanted: HashSet<&Bytes> = wanted.segments.iter().collect();
             let partitions = routing.metadata.topics.values().flat_map(|topic| &topic.partitions);
-            for Segment { descriptor, .. } in partitions.filter_map(open_segment) {
+            for Segment { descriptor, .. } in partitions.filter_map(|partition| open_segment(partition)) {
                 let segment = uuid_bytes(descriptor.id.0);
                 if !wanted.contains(&segment) {
                     continue;

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, Vector};
 use walrus_metadata::{CopyState, Metadata, Partition, Segment, SegmentState, Topic};
 use walrus_model::{ReplicaRef, SegmentId, TopicId};
 
-use crate::node::differences::differences;
+use crate::node::differences::{differences, differing_places};
 
 /// An index of the sealed segments that the metadata list on this disk.
 pub(crate) struct Holdings {
@@ -47,7 +47,7 @@ impl Holdings {
         Self { me, seen: OrdMap::new(), take_contents: false, copies: HashMap::new() }
     }
 
-    /// Follows the metadata; looks through those topics only that have changed.
+    /// Follows the metadata; looks through those partitions only that have changed.
     pub(crate) fn update(&mut self, metadata: &Metadata) {
         if metadata.knows_retention() != self.take_contents {
             self.take_contents = metadata.knows_retention();
@@ -55,19 +55,24 @@ impl Holdings {
         }
         let seen = std::mem::replace(&mut self.seen, metadata.topics.clone());
         for (id, topic) in differences(&seen, &metadata.topics) {
-            let before = self.copies.remove(id);
-            if let Some(topic) = topic {
-                self.copies.insert(*id, self.copies_of(topic, before.as_ref()));
+            let mut listed = self.copies.remove(id).unwrap_or_default();
+            let Some(topic) = topic else { continue };
+            let unseen = Vector::new();
+            let before = seen.get(id).map_or(&unseen, |topic| &topic.partitions);
+            for place in differing_places(before, &topic.partitions) {
+                let old = take_partition(&mut listed, place);
+                if let Some(partition) = topic.partitions.get(place) {
+                    listed.extend(self.copies_of(topic, partition, &old));
+                }
             }
+            self.copies.insert(*id, listed);
         }
     }
 
-    fn copies_of<'a>(&self, topic: &'a Topic, old: Option<&TopicCopies>) -> TopicCopies {
-        let of_partition =
-            |partition: &'a Partition| partition.all_segments().map(move |segment| (partition, segment));
-        let segments = topic.partitions.iter().flat_map(of_partition);
-        let sealed = segments.filter(|(_, segment)| matches!(segment.state, SegmentState::Sealed(_)));
-        let held = |(partition, segment): (&Partition, &Segment)| {
+    /// The copies of a partition's segments that are listed here. Those of `old` that were found still are.
+    fn copies_of(&self, topic: &Topic, partition: &Partition, old: &TopicCopies) -> TopicCopies {
+        let sealed = |segment: &&Segment| matches!(segment.state, SegmentState::Sealed(_));
+        let held = |segment: &Segment| {
             let copy = segment.copies.iter().find(|copy| copy.replica == self.me)?;
             let descriptor = &segment.descriptor;
             let place = (descriptor.partition, descriptor.number, descriptor.id);
@@ -84,11 +89,10 @@ impl Holdings {
                     && partition.segments.iter().any(|listed| listed.descriptor.id == descriptor.id),
                 is_found: false,
             };
-            let before = old.and_then(|old| old.get(&place));
-            let is_found = before == Some(&HeldCopy { is_found: true, ..held });
+            let is_found = old.get(&place) == Some(&HeldCopy { is_found: true, ..held });
             Some((place, HeldCopy { is_found, ..held }))
         };
-        sealed.filter_map(held).collect()
+        partition.all_segments().filter(sealed).filter_map(held).collect()
     }
 
     /// Copies with which something is to be done, or that were not found yet.
@@ -129,9 +133,17 @@ impl Holdings {
     }
 }
 
+/// Takes the copies of one partition off those of its topic.
+fn take_partition(listed: &mut TopicCopies, place: usize) -> TopicCopies {
+    let Ok(index) = u32::try_from(place) else { return TopicCopies::new() };
+    let first = |index| (index, 0, SegmentId::from_u128(0));
+    let places: Vec<_> = listed.range(first(index)..first(index + 1)).map(|(place, _)| *place).collect();
+    places.into_iter().filter_map(|place| listed.remove_entry(&place)).collect()
+}
+
 /// The partition of a copy.
 pub(crate) fn partition_of<'a>(metadata: &'a Metadata, held: &HeldCopy) -> Option<&'a Partition> {
-    metadata.topics.get(&held.topic)?.partitions.get(held.partition as usize)
+    metadata.topics.get(&held.topic)?.partitions.get(held.partition as usize).map(Arc::as_ref)
 }
 
 /// The listed segment of a copy; `None` where metadata have moved on.
@@ -196,7 +208,8 @@ mod tests {
         };
         let id = TopicId::from_u128(7);
         let (org, name) = ("o".to_owned(), "t".to_owned());
-        let (config, partitions) = (walrus_metadata::TopicConfig::default(), vec![partition]);
+        let (config, partitions) =
+            (walrus_metadata::TopicConfig::default(), Vector::unit(Arc::new(partition)));
         let read = walrus_metadata::ReadMarks::default();
         let topic = Topic { id, org, name, internal: false, config, read, partitions };
         let mut metadata = Metadata::default();
@@ -228,6 +241,41 @@ mod tests {
         let mut other = Holdings::new(replica(2));
         other.update(&metadata(&[(0, Verified, 1)]));
         assert_eq!(other.pending_copies(), []);
+    }
+
+    #[test]
+    fn a_partition_that_changed_is_looked_through_and_the_others_are_not() {
+        let mut listed = metadata(&[(0, CopyState::Verified, 1)]);
+        let topic = TopicId::from_u128(7);
+        let change = |listed: &mut Metadata, change: &dyn Fn(&mut Vector<Arc<Partition>>)| {
+            change(&mut Arc::make_mut(listed.topics.get_mut(&topic).unwrap()).partitions);
+        };
+        change(&mut listed, &|partitions| {
+            let mut other = Partition::clone(&partitions[0]);
+            other.index = 1;
+            for segment in &mut other.segments {
+                segment.descriptor.partition = 1;
+                segment.descriptor.id = SegmentId::from_u128(900);
+            }
+            partitions.push_back(Arc::new(other));
+        });
+        let mut holdings = Holdings::new(replica(1));
+        holdings.update(&listed);
+        for held in holdings.pending_copies() {
+            holdings.mark_found(&held);
+        }
+        assert_eq!(holdings.found_copies().len(), 2);
+        change(&mut listed, &|partitions| Arc::make_mut(&mut partitions[1]).segments[0].copies[0].since = 2);
+        holdings.update(&listed);
+        let pending: Vec<_> =
+            holdings.pending_copies().iter().map(|held| (held.partition, held.since)).collect();
+        assert_eq!(pending, [(1, 2)]);
+        change(&mut listed, &|partitions| drop(partitions.pop_back()));
+        holdings.update(&listed);
+        assert_eq!(holdings.all().iter().map(|held| held.partition).collect::<Vec<_>>(), [0]);
+        listed.topics.remove(&topic);
+        holdings.update(&listed);
+        assert!(holdings.all().is_empty());
     }
 
     /// What was sealed before all members knew retention was not asked for then.

@@ -1,7 +1,10 @@
-//! What differs between two persistent maps. It costs what differs, where one was made from the other.
+//! What differs between two persistent maps, or lists. It costs what differs, where one was made from the other.
 
-use imbl::OrdMap;
+use std::iter;
+use std::sync::Arc;
+
 use imbl::ordmap::DiffItem;
+use imbl::{OrdMap, Vector};
 
 /// Each key whose value `new` has and `old` has not, with that value, and each that only `old` has, with none.
 pub(crate) fn differences<'a, K: Ord, V: PartialEq>(
@@ -12,6 +15,19 @@ pub(crate) fn differences<'a, K: Ord, V: PartialEq>(
         DiffItem::Add(key, value) | DiffItem::Update { new: (key, value), .. } => (key, Some(value)),
         DiffItem::Remove(key, _) => (key, None),
     })
+}
+
+/// The places at which two lists do not hold the same value, and those that only one of them has. Values that are equal, but were
+/// not shared, count as differing. It costs a comparison of pointers for each place.
+pub(crate) fn differing_places<'a, T>(
+    old: &'a Vector<Arc<T>>,
+    new: &'a Vector<Arc<T>>,
+) -> impl Iterator<Item = usize> + use<'a, T> {
+    let (longer, shorter) = if old.len() < new.len() { (new, old) } else { (old, new) };
+    let others = shorter.iter().map(Some).chain(iter::repeat(None));
+    let differs =
+        |(one, other): (&Arc<T>, Option<&Arc<T>>)| !other.is_some_and(|other| Arc::ptr_eq(one, other));
+    longer.iter().zip(others).enumerate().filter(move |(_, pair)| differs(*pair)).map(|(place, _)| place)
 }
 
 #[cfg(test)]
@@ -43,6 +59,22 @@ mod tests {
             assert_eq!(found(&removed, &old), BTreeMap::from([(key, Some(0))]));
             assert!(old != changed && old != removed, "key {key}");
         }
+    }
+
+    #[test]
+    fn lists_differ_where_a_value_was_replaced_added_or_taken_away() {
+        let old: Vector<Arc<u32>> = (0..200).map(Arc::new).collect();
+        let found =
+            |old: &Vector<Arc<u32>>, new: &Vector<Arc<u32>>| differing_places(old, new).collect::<Vec<_>>();
+        let mut new = old.clone();
+        assert!(found(&old, &new).is_empty());
+        *Arc::make_mut(new.get_mut(150).unwrap()) += 1;
+        *Arc::make_mut(new.get_mut(3).unwrap()) += 1;
+        assert_eq!(found(&old, &new), [3, 150]);
+        new.push_back(Arc::new(0));
+        assert_eq!(found(&old, &new), [3, 150, 200]);
+        assert_eq!(found(&new, &old), [3, 150, 200]);
+        assert_eq!(found(&Vector::new(), &old).len(), 200);
     }
 
     proptest! {

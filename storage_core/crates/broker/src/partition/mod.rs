@@ -28,7 +28,7 @@ use walrus_metadata::rolling::Reason;
 use walrus_model::{Descriptor, TopicId};
 
 use crate::cluster::Cluster;
-use crate::cluster::routing::{Changes, TopicRoute, open_segment};
+use crate::cluster::routing::{ChangedTopic, Changes, TopicRoute, open_segment};
 use crate::copies::Copies;
 use crate::node::error::{Error, Result};
 
@@ -66,13 +66,13 @@ impl Partitions {
         for topic in &changes.removed {
             next.remove(topic);
         }
-        for route in &changes.changed {
+        for ChangedTopic { route, .. } in &changes.changed {
             let known = next.get(&route.topic.id).cloned();
             if known.as_ref().is_some_and(|known| known.len() == route.topic.partitions.len()) {
                 continue;
             }
             let sequencer =
-                |(place, partition): (usize, &walrus_metadata::Partition)| {
+                |(place, partition): (usize, &Arc<walrus_metadata::Partition>)| {
                     known.as_ref().and_then(|known| known.get(place)).cloned().unwrap_or_else(|| {
                         Arc::new(Sequencer::new(self.leaders.clone(), route, partition.index))
                     })
@@ -83,12 +83,16 @@ impl Partitions {
     }
 
     /// Gives up the targets that topics whose metadata have changed do not have any more.
-    pub(crate) fn metadata_changed(&self, changed: &[Arc<TopicRoute>]) {
+    pub(crate) fn metadata_changed(&self, changed: &[ChangedTopic]) {
         let sequencers = self.sequencers.load();
-        for route in changed {
-            let of_topic = sequencers.get(&route.topic.id).into_iter().flat_map(|of_topic| of_topic.iter());
-            for (partition, sequencer) in route.topic.partitions.iter().zip(of_topic) {
-                sequencer.metadata_changed(open_segment(partition), route.settings);
+        for ChangedTopic { route, partitions } in changed {
+            let Some(of_topic) = sequencers.get(&route.topic.id) else { continue };
+            for place in partitions.iter().map(|index| *index as usize) {
+                if let (Some(partition), Some(sequencer)) =
+                    (route.topic.partitions.get(place), of_topic.get(place))
+                {
+                    sequencer.metadata_changed(open_segment(partition), route.settings);
+                }
             }
         }
     }

@@ -23,7 +23,7 @@ impl Reading {
         let mut partition = self.cluster().routing().partition(place)?.1.clone();
         let last = partition.segments.last().map(|last| last.descriptor.id);
         partition.segments.retain(|listed| Some(listed.descriptor.id) == segment.or(last));
-        let sizes = self.sure_sizes(&place.topic, std::slice::from_ref(&partition)).await?;
+        let sizes = self.sure_sizes(&place.topic, &[&partition]).await?;
         let none = || Obstacle::WithoutSegment { partition: place.to_string() };
         let listed = partition.segments.first().ok_or_else(none)?;
         Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
@@ -38,7 +38,7 @@ impl Reading {
         for partition in &mut partitions {
             partition.segments.drain(..partition.segments.len().saturating_sub(1));
         }
-        let (sizes, silent) = self.sizes(&partitions).await;
+        let (sizes, silent) = self.sizes(&partitions.iter().collect::<Vec<_>>()).await;
         let end = |partition: &Partition| {
             let none = || Obstacle::WithoutSegment { partition: format!("{topic}-{}", partition.index) };
             let last = partition.segments.last().ok_or_else(none)?;
@@ -54,7 +54,7 @@ impl Reading {
     pub(crate) async fn sure_sizes(
         &self,
         topic: &TopicPath,
-        partitions: &[Partition],
+        partitions: &[&Partition],
     ) -> Result<HashMap<SegmentId, Size>> {
         let (sizes, silent) = self.sizes(partitions).await;
         let mut segments = partitions.iter().flat_map(|partition| &partition.segments);
@@ -66,7 +66,7 @@ impl Reading {
     }
 
     /// The sizes of all segments of some partitions, from the nodes that led them, and which of those nodes did not answer.
-    async fn sizes(&self, partitions: &[Partition]) -> (HashMap<SegmentId, Size>, HashSet<u32>) {
+    async fn sizes(&self, partitions: &[&Partition]) -> (HashMap<SegmentId, Size>, HashSet<u32>) {
         let mut by_node: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
         for segment in partitions.iter().flat_map(|partition| &partition.segments) {
             // The leader's copy answers for an open segment; for a sealed one any would do.

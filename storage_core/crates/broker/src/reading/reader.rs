@@ -390,7 +390,7 @@ impl Reading {
     fn listed(&self, segment: SegmentId) -> Option<(TopicPath, Segment)> {
         let routing = self.cluster().routing();
         let mut open = routing.topics().flat_map(|route| {
-            let open = route.topic.partitions.iter().filter_map(open_segment);
+            let open = route.topic.partitions.iter().filter_map(|partition| open_segment(partition));
             open.map(|segment| (&route.path, segment))
         });
         let found = open.find(|(_, listed)| listed.descriptor.id == segment);

@@ -40,15 +40,15 @@ fn step(node: &TestNode, drawn: u64) {
             let partitions = topic.partition_count() + u32::try_from(drawn / 64 % 3).unwrap();
             node.carry_out(&Request::AddPartitions { topic: id, partitions }).unwrap();
         }
-        _ => roll(node, &topic),
+        _ => roll(node, &topic, u32::try_from(drawn / 64).unwrap() % topic.partition_count()),
     }
 }
 
-/// Seals the open segment of a topic's first partition behind one record more, and opens the next at the other node.
-fn roll(node: &TestNode, topic: &Arc<Topic>) {
-    let open = topic.partitions[0].segments.last().unwrap();
+/// Seals the open segment of a partition behind one record more, and opens the next at the other node.
+fn roll(node: &TestNode, topic: &Arc<Topic>, partition: u32) {
+    let open = topic.partitions[partition as usize].segments.last().unwrap();
     assert_eq!(open.state, SegmentState::Open);
-    let (topic, partition, segment) = (topic.id, 0, open.descriptor.id);
+    let (topic, segment) = (topic.id, open.descriptor.id);
     let begun = node.carry_out(&Request::BeginRoll { topic, partition, segment, avoid: Vec::new() });
     let Ok(Response::Successor(successor)) = begun else { panic!("{begun:?}") };
     let end = Offset(base_of(open) + 1);
@@ -90,4 +90,33 @@ async fn a_table_that_was_changed_step_by_step_is_the_one_that_is_made_from_noth
             }
         }
     }
+}
+
+/// A change of one partition cost each node a look at all partitions of its topic.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_one_partition_is_told_as_a_change_of_that_one() {
+    let node = TestNode::start(2, Replication::single(), json!({}));
+    let (org, name, config) = ("default".to_owned(), "wide".to_owned(), BTreeMap::new());
+    node.carry_out(&Request::CreateTopic { org, name, partitions: 100, internal: false, config }).unwrap();
+    let table = || Arc::clone(&node.cluster().routing());
+    let before = table();
+    let topic = before.find(&path("wide")).unwrap().topic.clone();
+    let changed = |before: &Routing, after: &Routing| {
+        let (_, changes) = before.next(after.metadata.clone(), node.cluster().config());
+        changes.changed.into_iter().map(|one| one.partitions).collect::<Vec<_>>()
+    };
+    roll(&node, &topic, 42);
+    let rolled = table();
+    assert_eq!(changed(&before, &rolled), [[42]]);
+    node.carry_out(&Request::AddPartitions { topic: topic.id, partitions: 102 }).unwrap();
+    let added = table();
+    assert_eq!(changed(&rolled, &added), [[100, 101]]);
+    let set = [("walrus.segment.entries".to_owned(), "7".to_owned())].into();
+    let request = Request::AlterTopic { topic: topic.id, set, unset: BTreeSet::new(), expect: None };
+    node.carry_out(&request).unwrap();
+    assert_eq!(
+        changed(&added, &table()),
+        [(0..102).collect::<Vec<_>>()],
+        "all partitions act by the settings"
+    );
 }

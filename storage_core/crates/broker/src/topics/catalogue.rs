@@ -167,7 +167,7 @@ impl Topics {
             partition.segments.drain(..partition.segments.len().saturating_sub(1));
             last.push(partition);
         }
-        let sizes = self.reading().sure_sizes(path, &last).await?;
+        let sizes = self.reading().sure_sizes(path, &last.iter().collect::<Vec<_>>()).await?;
         let mut starts = Vec::with_capacity(before.len());
         for (partition, wanted) in last.iter().zip(before.values()) {
             let end = partition
@@ -261,7 +261,8 @@ impl Topics {
             .cluster()
             .find_confirmed(|| self.cluster().routing().find(path).cloned().ok_or_else(unknown))
             .await?;
-        let sizes = self.reading().sure_sizes(path, &route.topic.partitions).await?;
+        let listed: Vec<&Partition> = route.topic.partitions.iter().map(|partition| &**partition).collect();
+        let sizes = self.reading().sure_sizes(path, &listed).await?;
         let routing = self.cluster().routing();
         let alive = self.cluster().present(&routing.metadata).alive;
         let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), &path.org, &alive);

@@ -101,7 +101,7 @@ mod tests {
             internal: false,
             config: walrus_metadata::TopicConfig::default(),
             read: walrus_metadata::ReadMarks::default(),
-            partitions: vec![partition],
+            partitions: imbl::Vector::unit(Arc::new(partition)),
         };
         metadata.topics.insert(listed, Arc::new(known));
 

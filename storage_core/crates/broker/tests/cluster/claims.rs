@@ -506,7 +506,7 @@ fn a_leader_whose_followers_promised_to_another_is_found_out_by_readers_that_wai
     let segment = last_segment(&cluster);
     cluster.rewrite(|metadata| {
         let topic = metadata.topics.get_mut(&segment.descriptor.topic).unwrap();
-        Arc::make_mut(topic).partitions[0].next_epoch.0 += 1;
+        Arc::make_mut(&mut Arc::make_mut(topic).partitions[0]).next_epoch.0 += 1;
     });
     for id in others(&cluster, idle) {
         let fence = fence(&segment.descriptor, id, segment.descriptor.epoch.0 + 1);

@@ -1,6 +1,7 @@
 //! Topics that keep the last record of each key: what goes, what stays, and that no copy is left of what went.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -31,7 +32,7 @@ fn set(cluster: &Cluster, topic: &PartitionRef, entries: &[(&str, &str)]) {
 }
 
 fn partition(metadata: &Metadata, topic: &str) -> Partition {
-    metadata.topics[&metadata.names["default"][topic]].partitions[0].clone()
+    Partition::clone(&metadata.topics[&metadata.names["default"][topic]].partitions[0])
 }
 
 /// A record: its offset, its key, its value.
@@ -232,7 +233,7 @@ fn compaction_outlives(set_back: impl Fn(&mut Partition, &Partition)) {
     cluster.rewrite(|metadata| {
         let id = before.names["default"]["t"];
         let mut topic = (*before.topics[&id]).clone();
-        set_back(&mut topic.partitions[0], &after);
+        set_back(Arc::make_mut(&mut topic.partitions[0]), &after);
         metadata.topics.insert(id, topic.into());
     });
     cluster.let_go_until("they list what was compacted again", |metadata| {

@@ -1,6 +1,7 @@
 //! What topics do not keep, and what somebody deletes, goes from every disk; what producers have written stays known.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -21,7 +22,7 @@ fn set(entries: &[(&str, &str)]) -> ConfigChange {
 }
 
 fn partition(metadata: &Metadata, topic: &str) -> Partition {
-    metadata.topics[&metadata.names["default"][topic]].partitions[0].clone()
+    Partition::clone(&metadata.topics[&metadata.names["default"][topic]].partitions[0])
 }
 
 /// Records whose values are their offsets.
@@ -238,7 +239,7 @@ fn metadata_that_forget_a_deletion_are_told() {
     cluster.rewrite(|metadata| {
         let id = metadata.names["default"]["t"];
         let mut topic = (*metadata.topics[&id]).clone();
-        topic.partitions[0].start = Offset(0);
+        Arc::make_mut(&mut topic.partitions[0]).start = Offset(0);
         metadata.topics.insert(id, topic.into());
     });
     wait_until("it is deleted again", PATIENCE, || {

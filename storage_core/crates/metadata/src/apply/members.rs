@@ -65,12 +65,13 @@ pub(super) fn remove_node(
 fn forget_leaving(metadata: &mut Metadata, disk: DiskId) {
     let is_there = |segment: &Segment| segment.copies.iter().any(|copy| copy.replica.disk == disk);
     let leaves = |partition: &Partition| partition.compaction.replaced.iter().any(is_there);
-    let concerned = metadata.topics.values().filter(|topic| topic.partitions.iter().any(leaves));
+    let concerned =
+        metadata.topics.values().filter(|topic| topic.partitions.iter().any(|partition| leaves(partition)));
     let concerned: Vec<TopicId> = concerned.map(|topic| topic.id).collect();
     for topic in concerned {
         let Some(topic) = metadata.topics.get_mut(&topic).map(Arc::make_mut) else { continue };
-        for partition in &mut topic.partitions {
-            partition.compaction.forget_copies_on(&metadata.gone_disks);
+        for partition in topic.partitions.iter_mut().filter(|partition| leaves(partition)) {
+            Arc::make_mut(partition).compaction.forget_copies_on(&metadata.gone_disks);
         }
     }
 }

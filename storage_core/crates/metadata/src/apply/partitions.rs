@@ -15,7 +15,8 @@ pub(super) fn find_partition(
 ) -> Result<&Partition, CommandRejection> {
     let found = metadata.topics.get(&topic).ok_or(CommandRejection::UnknownTopic { topic })?;
     let index = usize::try_from(partition).unwrap_or(usize::MAX);
-    found.partitions.get(index).ok_or(CommandRejection::UnknownPartition { topic, partition })
+    let found = found.partitions.get(index).map(Arc::as_ref);
+    found.ok_or(CommandRejection::UnknownPartition { topic, partition })
 }
 
 /// Changes the partition that a command names, in a way that may give it another leader.
@@ -47,5 +48,6 @@ pub(super) fn partition_mut(
     Arc::make_mut(found)
         .partitions
         .get_mut(index)
+        .map(Arc::make_mut)
         .ok_or(CommandRejection::UnknownPartition { topic, partition })
 }

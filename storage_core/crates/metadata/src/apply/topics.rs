@@ -96,7 +96,8 @@ pub(super) fn add_partitions(
         if found.has_standing_leaders() {
             leads.add(descriptor.leader.node);
         }
-        found.partitions.push(new_partition(open_segment(descriptor.clone(), at_ms, version), version));
+        let added = new_partition(open_segment(descriptor.clone(), at_ms, version), version);
+        found.partitions.push_back(Arc::new(added));
     }
     sizes.add_partitions(&found.org, first.len());
     Ok(Answer::Nothing)
@@ -191,7 +192,7 @@ fn add_topic(
     segments: Vec<Segment>,
     version: u64,
 ) {
-    let partitions = segments.into_iter().map(|segment| new_partition(segment, version)).collect();
+    let partitions = segments.into_iter().map(|segment| Arc::new(new_partition(segment, version))).collect();
     let topic = Topic {
         id,
         org: org.to_owned(),

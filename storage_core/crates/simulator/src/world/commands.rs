@@ -32,7 +32,7 @@ impl World {
     pub(super) fn err_in_metadata(&self, state: &mut Metadata, command: &Command) {
         let Command::SealAndOpen { .. } = command else { return };
         let Some(topic) = state.topics.get_mut(&TOPIC) else { return };
-        let partition = &mut Arc::make_mut(topic).partitions[0];
+        let partition = Arc::make_mut(&mut Arc::make_mut(topic).partitions[0]);
         if self.makes(Mistake::NextEpochNotRaised)
             && let Some(before) = self.partition()
         {

@@ -395,7 +395,7 @@ impl World {
     /// The partition as the metadata list it.
     #[must_use]
     pub fn partition(&self) -> Option<&metadata::Partition> {
-        self.metadata.state.topics.get(&TOPIC).map(|topic| &topic.partitions[0])
+        self.metadata.state.topics.get(&TOPIC).map(|topic| &*topic.partitions[0])
     }
 
     /// The last segment that the metadata list.

@@ -1,7 +1,7 @@
 //! Clears what earlier passes left behind when they ended early, with their process or without it: logs that nobody knows, and
 //! candidates for which nobody waits. No pass runs meanwhile.
 
-use walrus_metadata::{Metadata, Partition, PartitionPlace, Request, Segment};
+use walrus_metadata::{Metadata, PartitionPlace, Request, Segment};
 use walrus_model::SegmentId;
 
 use crate::copies::Copies;
@@ -27,7 +27,7 @@ async fn delete_scratch(copies: &Copies) {
     let metadata = copies.cluster().routing().metadata.clone();
     for (segment, stage) in left {
         let partitions = metadata.topics.values().flat_map(|topic| &topic.partitions);
-        let mut listed = partitions.flat_map(Partition::all_segments);
+        let mut listed = partitions.flat_map(|partition| partition.all_segments());
         let is_known =
             listed.any(|one| one.descriptor.id == segment) || copies.table().replacements().knows(segment);
         let cleared = match stage {

@@ -104,14 +104,14 @@ fn due_in<'a>(
     me: NodeId,
 ) -> impl Iterator<Item = (&'a Topic, &'a Partition, DuePass)> {
     let policy = topic.config.compaction().filter(|_| !topic.internal);
-    let partitions: &[Partition] = if policy.is_some() { &topic.partitions } else { &[] };
-    partitions.iter().filter_map(move |partition| {
+    let partitions = policy.is_some().then_some(&topic.partitions);
+    partitions.into_iter().flatten().filter_map(move |partition| {
         if partition.compaction.candidate.is_some() {
             return None;
         }
         let due = due_pass(metadata, partition, &policy?)?;
         let chosen = compactor(metadata, present, topic, &partition.segments[..due.segments]);
-        (chosen == Some(me)).then_some((topic, partition, due))
+        (chosen == Some(me)).then_some((topic, &**partition, due))
     })
 }
 
