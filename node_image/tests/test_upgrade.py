@@ -147,6 +147,39 @@ def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_ou
     downgraded.wait_ready()
 
 
+def test_listeners_of_organisations_are_told_once_all_members_know_them(node: Make) -> None:
+    nodes = three(node, "--test-controls", "--test-level", "1")
+    listener = ("--listener", "grpc://127.0.0.1:0?org=acme")
+    with Client(bootstrap(nodes)) as client:
+        client.create_topic("t")
+        client.append("t", [b"ours"])
+    for each in nodes[:2]:
+        restart(each, *listener)
+        with admin(each) as client:
+            with pytest.raises(errors.RejectedError) as refused:
+                client.set_organisation("acme")
+            assert refused.value.reason == "LevelNotReached"
+            assert not any(member.listeners for member in client.members())
+        with Client(bootstrap([each])) as client:
+            client.append("t", [b"ours"])
+    restart(nodes[2], *listener)
+    with admin(nodes[2]) as client:
+        told = wait_until("all are told", lambda: listeners_of(client), timeout_s=TIMEOUT_S)
+        client.set_organisation("acme")
+    with Client(",".join(told)) as theirs, Client(bootstrap(nodes)) as ours:
+        assert theirs.topics() == []
+        theirs.create_topic("t")
+        theirs.append("t", [b"theirs"])
+        assert [record.value for record in theirs.read("t")] == [b"theirs"]
+        assert [record.value for record in ours.read("t")] == [b"ours"] * 3
+
+
+def listeners_of(client: AdminClient) -> list[str]:
+    """The addresses of the organisation's listeners; none before every member has told one."""
+    members = [member.listeners for member in client.members()]
+    return [listener.address for listeners in members for listener in listeners] if all(members) else []
+
+
 def reason_of_setting(node: NodeProcess, value: int) -> str | None:
     """Why a setting of the newer level is refused; `None` where it is taken."""
     with admin(node) as client:
