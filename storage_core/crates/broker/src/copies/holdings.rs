@@ -52,6 +52,7 @@ impl Holdings {
         if metadata.knows_retention() != self.take_contents {
             self.take_contents = metadata.knows_retention();
             self.seen = OrdMap::new(); // all segments are asked for
+            self.copies.retain(|topic, _| metadata.topics.contains_key(topic));
         }
         let seen = std::mem::replace(&mut self.seen, metadata.topics.clone());
         for (id, topic) in differences(&seen, &metadata.topics) {
@@ -290,6 +291,9 @@ mod tests {
         listed.level = walrus_metadata::LEVEL;
         holdings.update(&listed);
         assert!(matches!(holdings.pending_copies()[..], [HeldCopy { wants_contents: true, .. }]));
+        (listed.level, listed.topics) = (0, OrdMap::new());
+        holdings.update(&listed);
+        assert!(holdings.all().is_empty(), "a topic that went in the same step");
     }
 
     #[test]
