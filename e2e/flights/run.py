@@ -58,8 +58,7 @@ def run(directory: Path, console: Console) -> Report:
         try:
             with Screen(console) as screen:
                 with stopwatch.phase("start brokers"):
-                    options = BROKER_OPTIONS
-                    brokers = start_cluster(directory / BROKERS, options=options, progress=screen.say)
+                    brokers = start_cluster(directory / BROKERS, options=BROKER_OPTIONS, progress=screen.say)
                 with Client(brokers.bootstrap) as client:
                     job = _Job(directory, screen, stopwatch, brokers, client, Flights.load(), background)
                     return job.run(spark)

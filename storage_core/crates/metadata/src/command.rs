@@ -366,8 +366,8 @@ pub enum Command {
         /// How far it came.
         end: PassEnd,
     },
-    /// Records that a disk has the logs of unsealed segments, each with what was known of producers at its base; and that it remembers
-    /// of segments of which it has a copy that they took the place of others.
+    /// Records that a disk has the logs of unsealed segments, each with what was known of producers at its base; or that it remembers
+    /// which of its copies took the place of other segments.
     ReportBegun {
         /// The disk.
         replica: ReplicaRef,

@@ -5,7 +5,6 @@ mod producer;
 mod settled;
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
 use crate::batch::ProducerRef;
@@ -168,9 +167,8 @@ impl ProducerTable {
             while let Some((id, producer)) = recent.next_if(|(recent, _)| **recent < id) {
                 settled::put(&mut out, *id, producer);
             }
-            match recent.peek().map(|(recent, _)| (*recent).cmp(&id)) {
-                Some(Ordering::Equal) => {}
-                _ => out.extend_from_slice(entry),
+            if !self.recent.contains_key(&id) {
+                out.extend_from_slice(entry);
             }
         }
         recent.for_each(|(id, producer)| settled::put(&mut out, *id, producer));
