@@ -68,6 +68,7 @@ pub(crate) fn create(store: &Store, topic: usize) -> Result<Log> {
         base_offset: Offset(0),
         epoch: Epoch(0),
         producers: ProducerTable::new(),
+        after: None,
         fsync: None,
     })?)
 }

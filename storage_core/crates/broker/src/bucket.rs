@@ -324,6 +324,7 @@ mod tests {
             base_offset: Offset(0),
             epoch: Epoch(epoch),
             producers: ProducerTable::new(),
+            after: None,
             fsync: None,
         };
         Key { log: bucket.create(spec).unwrap(), label: name.into(), epoch: Epoch(epoch) }

@@ -23,6 +23,7 @@ mod log;
 mod names;
 mod options;
 mod page;
+mod producers;
 mod recovery;
 mod resources;
 mod seeded;
@@ -42,10 +43,9 @@ pub use disk::{
 };
 pub use error::{Error, Result};
 pub use handle::{AppendReceipt, Arrival, CommitTicket, CompactionReport, Cursor, Hold, Log, Seal};
-pub use log::{
-    Admission, Entry, Floor, FloorReason, LogSpec, ProducerTable, Retention, Slices, TimeSearch, TimedOffset,
-};
+pub use log::{Entry, Floor, FloorReason, LogSpec, Retention, Slices, TimeSearch, TimedOffset};
 pub use options::{Backend, Options, ReadConsistency};
+pub use producers::{Admission, ProducerTable};
 pub use recovery::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub(crate) use seeded::seeded;
 pub use store::Store;

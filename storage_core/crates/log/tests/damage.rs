@@ -238,7 +238,7 @@ fn another_format_is_refused_by_name() {
             }
             let disk = SimulatedDisk::from_contents(TailKind::Buffered, &contents);
             let error = open_on(&disk, &options()).map(drop).unwrap_err();
-            let Error::UnsupportedFormat { found, supported: 3, .. } = error else {
+            let Error::UnsupportedFormat { found, supported: 4, .. } = error else {
                 panic!("{name}: {error}")
             };
             assert_eq!(found, u32::from(version), "{name}");

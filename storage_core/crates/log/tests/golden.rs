@@ -104,7 +104,7 @@ fn history() -> BTreeMap<String, Vec<u8>> {
 /// checksums.
 fn manifest_alone() -> BTreeMap<String, Vec<u8>> {
     let mut manifest = b"WALRUSMF".to_vec();
-    manifest.extend(3_u32.to_le_bytes());
+    manifest.extend(4_u32.to_le_bytes());
     manifest.extend([0; 16]);
     manifest.extend(options().block_bytes.to_le_bytes());
     manifest.extend(options().blocks_per_file.to_le_bytes());

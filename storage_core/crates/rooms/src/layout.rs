@@ -86,6 +86,7 @@ pub const LOG: Layout = Layout {
         &["commit"],
         &["log"],
         &["resources"],
+        &["producers"],
         &["disk", "format", "compaction"],
         &["batch"], // below format: the mark of a batch stands in the batch's own header
         &["ground"],

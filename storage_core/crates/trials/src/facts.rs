@@ -113,7 +113,7 @@ pub const EPOCH: Epoch = Epoch(1);
 /// An empty log from offset 0 on, synced as its store says.
 pub fn new_log(id: LogId, name: String) -> LogSpec {
     let (base_offset, producers) = (Offset(0), ProducerTable::new());
-    LogSpec { id, name, base_offset, epoch: EPOCH, producers, fsync: None }
+    LogSpec { id, name, base_offset, epoch: EPOCH, producers, after: None, fsync: None }
 }
 
 /// One call of the owner: the changes of the disk between which it was under way, and the facts behind it.

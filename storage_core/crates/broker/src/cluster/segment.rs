@@ -22,14 +22,19 @@ pub(crate) fn label(topic: &TopicPath, segment: &Descriptor) -> String {
     format!("t_{topic}_p_{}_s_{}", segment.partition, segment.number)
 }
 
-/// The specification of a segment's log; `None` while the segment's base offset is not known.
-pub(crate) fn log_spec(segment: &Descriptor, producers: ProducerTable) -> Option<LogSpec> {
+/// The specification of a segment's log, which continues the log `after`; `None` while the segment's base offset is not known.
+pub(crate) fn log_spec(
+    segment: &Descriptor,
+    producers: ProducerTable,
+    after: Option<LogId>,
+) -> Option<LogSpec> {
     Some(LogSpec {
         id: log_id(segment),
         name: Place::of(segment).to_string(),
         base_offset: segment.base_offset?,
         epoch: segment.epoch,
         producers,
+        after,
         fsync: segment.fsync,
     })
 }

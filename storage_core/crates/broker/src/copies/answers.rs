@@ -237,7 +237,7 @@ impl Copies {
         let facts = move |log: &Log| {
             let Mark { end, digest } = left::whole_to(log).ok()??;
             let (segment, bytes) = (uuid_bytes(log.id().0), log.size_bytes());
-            let first_producers = if producers { log.first_producers() } else { Bytes::new() };
+            let first_producers = if producers { encoded_first(log) } else { Bytes::new() };
             Some(SegmentFacts {
                 segment,
                 end_offset: end.0,
@@ -259,7 +259,7 @@ impl Copies {
             let log = self.bucket().log(walrus_log::LogId(segment.0))?;
             let Readable { end: end_offset, is_all } = self.readable(segment, &log).ok()?;
             let (producers, first_producers) = match wanted.producers {
-                true => (log.producers().encode().into(), log.first_producers()),
+                true => (log.producers().encode().into(), encoded_first(&log)),
                 false => Default::default(),
             };
             let (bytes, sealed) = (self.bucket().size_bytes(log.id()).unwrap_or(0), log.is_sealed());
@@ -282,4 +282,9 @@ impl Copies {
         let most = if wanted.producers { PRODUCER_TABLES_MAX } else { usize::MAX };
         SegmentInfoAnswer { segments: asked.into_iter().take(most).filter_map(facts).collect() }
     }
+}
+
+/// The producer table with which a log began, encoded; no bytes if its journal has lost it.
+fn encoded_first(log: &Log) -> Bytes {
+    log.first_producers().map(|producers| producers.encode().into()).unwrap_or_default()
 }

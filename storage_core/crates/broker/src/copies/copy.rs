@@ -513,7 +513,7 @@ mod tests {
     fn empty_copy(directory: &tempfile::TempDir) -> (Copy, Log) {
         let store = Store::open(directory.path(), Options::small()).unwrap();
         let segment = descriptor(0, Some(0));
-        let log = store.create_log(log_spec(&segment, ProducerTable::new()).unwrap()).unwrap();
+        let log = store.create_log(log_spec(&segment, ProducerTable::new(), None).unwrap()).unwrap();
         let me = segment.replicas[0];
         (Copy::new(segment, me, CutId(7), store, Arc::default()), log)
     }

@@ -16,7 +16,7 @@ use crate::copies::scratch::Stage;
 use crate::copies::{Copies, remains};
 use crate::node::error::{Error, Result};
 use crate::node::patience;
-use crate::node::proto::peer::{Prepare, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
+use crate::node::proto::peer::{Prepare, PrepareAnswer, SegmentFacts, SegmentInfo, SegmentInfoAnswer};
 use crate::peer::Request;
 
 impl Copies {
@@ -53,7 +53,8 @@ impl Copies {
         }
         let unknown =
             || Error::InvalidRequest { problem: format!("the base of segment {} is missing", segment.id) };
-        let spec = log_spec(segment, producers).ok_or_else(unknown)?;
+        let after = self.segment_before(segment).map(|before| log_id(&before.descriptor));
+        let spec = log_spec(segment, producers, after).ok_or_else(unknown)?;
         let route = self.cluster().routing().topic(segment.topic).cloned();
         let bucket = self.bucket().clone();
         let make = move || {
@@ -76,13 +77,7 @@ impl Copies {
         if let Some(table) = self.find_fact(segment, first).await {
             return Ok(table);
         }
-        let before = {
-            let routing = self.cluster().routing();
-            let partition =
-                routing.topic(segment.topic).and_then(|route| route.partition(segment.partition).ok());
-            let mut listed = partition.into_iter().flat_map(|partition| &partition.segments);
-            listed.find(|listed| listed.descriptor.number + 1 == segment.number).cloned()
-        };
+        let before = self.segment_before(segment);
         let Some(Segment { descriptor, state: SegmentState::Sealed(_), compacted: None, .. }) = before else {
             return Err(Obstacle::Unprepared { segment: segment.id }.into());
         };
@@ -92,6 +87,14 @@ impl Copies {
             return Ok(self.producers_behind(&descriptor, table));
         }
         Err(Obstacle::ProducersUnknown { segment: descriptor.id }.into())
+    }
+
+    /// The segment that another one continues, as far as the metadata list it.
+    fn segment_before(&self, segment: &Descriptor) -> Option<Segment> {
+        let routing = self.cluster().routing();
+        let partition = routing.topic(segment.topic)?.partition(segment.partition).ok()?;
+        let mut listed = partition.segments.iter();
+        listed.find(|listed| listed.descriptor.number + 1 == segment.number).cloned()
     }
 
     /// The producers with which the successor of a segment begins: those at its end, but who had been silent for a day when it
@@ -138,37 +141,105 @@ impl Copies {
         }
         let payload =
             self.cluster().peers().call(node, Request::SegmentInfo(question.clone()), patience).await?;
-        let answer = <SegmentInfoAnswer as prost::Message>::decode(payload);
-        let wrong =
-            |problem: prost::DecodeError| Error::Internal { message: format!("a peer's facts: {problem}") };
-        answer.map(|answer| answer.segments).map_err(wrong)
+        decode(payload).map(|answer: SegmentInfoAnswer| answer.segments)
     }
 
     /// Makes the log of a segment that this disk will store, durably.
-    pub(crate) async fn prepare(&self, segment: &Descriptor, producers: &[u8]) -> Result<()> {
-        let invalid = |problem: &str| Error::InvalidRequest { problem: format!("prepare: {problem}") };
+    pub(crate) async fn prepare(&self, segment: &Descriptor, producers: ProducerTable) -> Result<()> {
         let (cluster, leader) = (self.cluster(), segment.leader);
         // Whoever asks takes another leader then.
         if leader.node.0 == cluster.node_id() && (!is_led_by(leader, cluster.config()) || cluster.leaves()) {
             let key = Place::of(segment).to_string();
             return Err(Error::NotLeader { key, hint: None });
         }
-        let producers =
-            ProducerTable::decode(producers).ok_or_else(|| invalid("the producer table is damaged"))?;
         self.table().open(segment)?;
         self.make_log(segment, producers).await.map(drop)
     }
 
+    /// Makes the log of a segment for another node, durably. That one sends the producers with which the log begins, or their
+    /// digest only: false, and nothing is made, if they are not known here either.
+    pub(crate) async fn prepare_asked(
+        &self,
+        segment: &Descriptor,
+        producers: &[u8],
+        digest: &[u8],
+    ) -> Result<bool> {
+        let invalid = |problem: &str| Error::InvalidRequest { problem: format!("prepare: {problem}") };
+        let producers = match (producers, digest) {
+            ([], digest) => {
+                let digest: [u8; 16] = digest.try_into().map_err(|_| invalid("the digest has 16 bytes"))?;
+                self.known_producers(segment, u128::from_le_bytes(digest))
+            }
+            (encoded, _) => {
+                let decoded = ProducerTable::decode(encoded);
+                let producers = decoded.ok_or_else(|| invalid("the producer table is damaged"))?;
+                let similar = self.log_before(segment).map(|before| before.producers());
+                Some(producers.sharing_with(&similar.unwrap_or_default()))
+            }
+        };
+        match producers {
+            Some(producers) => self.prepare(segment, producers).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// The producer table of that digest at a segment's base, if this disk has it: where the segment before ends in its own copy,
+    /// or because the segment's log is there.
+    fn known_producers(&self, segment: &Descriptor, digest: u128) -> Option<ProducerTable> {
+        if let Some(log) = self.bucket().log(log_id(segment)) {
+            return log.first_producers();
+        }
+        let before = self.segment_before(segment)?.descriptor;
+        let at_end = self.bucket().log(log_id(&before))?.producers();
+        // A copy that lacks records of the segment has other producers, and so another digest.
+        Some(self.producers_behind(&before, at_end)).filter(|producers| producers.digest() == digest)
+    }
+
+    /// The own copy of the segment that another one continues.
+    fn log_before(&self, segment: &Descriptor) -> Option<Log> {
+        self.bucket().log(log_id(&self.segment_before(segment)?.descriptor))
+    }
+
     /// Has the log of a successor made on its leader's node, durably.
-    pub(crate) async fn prepare_successor(&self, successor: &Descriptor, producers: &Bytes) -> Result<()> {
+    pub(crate) async fn prepare_successor(
+        &self,
+        successor: &Descriptor,
+        producers: &ProducerTable,
+    ) -> Result<()> {
         let node = successor.leader.node.0;
         if node == self.cluster().node_id() {
-            return self.prepare(successor, producers).await;
+            return self.prepare(successor, producers.clone()).await;
         }
-        let descriptor = Some(wire::encode_descriptor(successor));
-        let metadata_version = self.cluster().metadata_version();
-        let request =
-            Request::Prepare(Prepare { descriptor, producers: producers.clone(), metadata_version });
-        self.cluster().peers().call(node, request, patience::PREPARE).await.map(drop)
+        self.prepare_on(node, successor, producers).await
     }
+
+    /// Has the log of a segment made on another node, durably. The producers with which it begins go there only if that node
+    /// does not know them.
+    pub(crate) async fn prepare_on(
+        &self,
+        node: u32,
+        segment: &Descriptor,
+        producers: &ProducerTable,
+    ) -> Result<()> {
+        let mut request = Prepare {
+            descriptor: Some(wire::encode_descriptor(segment)),
+            producers: Bytes::new(),
+            metadata_version: self.cluster().metadata_version(),
+            producers_digest: producers.digest().to_le_bytes().to_vec().into(),
+        };
+        let ask = |request: Prepare| {
+            self.cluster().peers().call(node, Request::Prepare(request), patience::PREPARE)
+        };
+        let answer: PrepareAnswer = decode(ask(request.clone()).await?)?;
+        if answer.wants_producers {
+            request.producers = producers.encode().into();
+            ask(request).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a peer's answer.
+fn decode<M: prost::Message + Default>(payload: Bytes) -> Result<M> {
+    M::decode(payload).map_err(|problem| Error::Internal { message: format!("a peer's answer: {problem}") })
 }

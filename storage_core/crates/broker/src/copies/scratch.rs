@@ -111,6 +111,7 @@ mod tests {
             base_offset: Offset(0),
             epoch: Epoch(1),
             producers: ProducerTable::new(),
+            after: None,
             fsync: None,
         };
         store.create_log(spec).unwrap();

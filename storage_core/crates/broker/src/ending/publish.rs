@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use walrus_metadata::{Request, SegmentState};
 use walrus_model::{Descriptor, Value};
 
@@ -15,7 +14,7 @@ use crate::node::patience;
 pub(crate) async fn prepare_ahead(copies: &Arc<Copies>, segment: &Descriptor, value: &Value) {
     let log = copies.bucket().log(log_id(segment));
     let Some(log) = log.filter(|log| log.is_sealed()) else { return };
-    let producers = Bytes::from(copies.producers_behind(segment, log.producers()).encode());
+    let producers = copies.producers_behind(segment, log.producers());
     if let Err(error) = copies.prepare_successor(&value.successor, &producers).await {
         tracing::debug!(segment = %value.successor.id, %error, "the next leader could not be prepared");
     }

@@ -13,10 +13,10 @@ use crate::node::budget::Purpose;
 use crate::node::error::{Error, Result};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
-use crate::node::proto::peer::{Kind, Prepare, ReplicaAnswer};
+use crate::node::proto::peer::{Kind, ReplicaAnswer};
 use crate::partition::leader::Leader;
 use crate::partition::link::Link;
-use crate::peer::{CallError, Lane, Request};
+use crate::peer::{CallError, Lane};
 
 /// Bytes of one message.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -58,11 +58,8 @@ pub(crate) async fn follow(copies: Arc<Copies>, leader: Arc<Leader>, place: usiz
 async fn session(copies: &Arc<Copies>, leader: &Arc<Leader>, place: usize) -> Result<()> {
     let node = leader.descriptor.replicas[place].node.0;
     let connection = copies.cluster().peers().connection(node, Lane::Replica).await?;
-    let descriptor = Some(wire::encode_descriptor(&leader.descriptor));
     // Also after a rollback of the metadata: a replica that does not know the segment any more, or not yet, refuses it.
-    let metadata_version = copies.cluster().metadata_version();
-    let prepare = Prepare { descriptor, producers: leader.first_producers.clone(), metadata_version };
-    copies.cluster().peers().call(node, Request::Prepare(prepare), patience::PREPARE).await?;
+    copies.prepare_on(node, &leader.descriptor, &leader.first_producers).await?;
     let link = Link::new(connection.clone());
     let way = link.way.clone();
     leader.reconnected(copies, place);

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 use walrus_metadata::rolling::Reason;
 use walrus_metadata::{NodeState, Request, Response, Segment};
@@ -131,7 +130,7 @@ async fn await_decision(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> R
 /// Finds a successor whose leader's node has its log on disk, and answers it with its base.
 async fn find_successor(copies: &Arc<Copies>, roll: &Roll, leader: &Leader) -> Result<Descriptor> {
     let end = leader.log().end_offset();
-    let producers = Bytes::from(copies.producers_behind(&roll.segment, leader.log().producers()).encode());
+    let producers = copies.producers_behind(&roll.segment, leader.log().producers());
     let mut avoid = if roll.reason.sends_away() { vec![copies.cluster().node_id()] } else { Vec::new() };
     let mut failing_since = None;
     loop {

@@ -231,11 +231,12 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             Ok(weighed(broker, Purpose::Reads, page.encode_to_vec()))
         }
         Ok(Kind::Prepare) => {
-            let Prepare { descriptor, producers, metadata_version } = decode(frame.payload)?;
+            let Prepare { descriptor, producers, metadata_version, producers_digest } =
+                decode(frame.payload)?;
             let successor = wire::decode_descriptor(descriptor)?;
             broker.copies().knows(&successor, successor.epoch, metadata_version).await?;
-            broker.copies().prepare(&successor, &producers).await?;
-            Ok(PrepareAnswer {}.encode_to_vec().into())
+            let is_made = broker.copies().prepare_asked(&successor, &producers, &producers_digest).await?;
+            Ok(PrepareAnswer { wants_producers: !is_made }.encode_to_vec().into())
         }
         Ok(Kind::SegmentInfo) => {
             let wanted: SegmentInfo = decode(frame.payload)?;

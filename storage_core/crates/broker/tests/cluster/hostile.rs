@@ -188,6 +188,7 @@ fn nobody_makes_logs_for_segments_that_no_metadata_list() {
             descriptor: Some(message_of(&descriptor)),
             producers: ProducerTable::new().encode().into(),
             metadata_version: 1,
+            producers_digest: Default::default(),
         };
         let refusal = peer.refusal_of(PREPARE, &prepare).unwrap();
         assert!(refusal.contains(&descriptor.id.to_string()), "{refusal}");

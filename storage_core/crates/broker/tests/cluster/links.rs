@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -27,6 +28,8 @@ struct Relay {
     address: SocketAddr,
     target: watch::Sender<SocketAddr>,
     link: watch::Sender<Link>,
+    /// Bytes that went either way.
+    carried: AtomicU64,
 }
 
 /// The relays between all nodes of a test.
@@ -58,12 +61,18 @@ impl Links {
         }
     }
 
+    /// How many bytes went between all nodes so far.
+    pub(crate) fn carried(&self) -> u64 {
+        self.relays.lock().values().map(|relay| relay.carried.load(Ordering::Relaxed)).sum()
+    }
+
     fn start(&self, target: SocketAddr) -> Arc<Relay> {
         let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let relay = Arc::new(Relay {
             address: listener.local_addr().unwrap(),
             target: watch::Sender::new(target),
             link: watch::Sender::new(Link::Open),
+            carried: AtomicU64::new(0),
         });
         self.runtime.spawn(serve(listener, relay.clone()));
         relay
@@ -107,5 +116,6 @@ async fn copy(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, relay: &Rel
         {
             return;
         }
+        relay.carried.fetch_add(count as u64, Ordering::Relaxed);
     }
 }

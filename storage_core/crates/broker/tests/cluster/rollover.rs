@@ -7,6 +7,7 @@ use futures_util::poll;
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::batch::ProducerRef;
+use walrus_model::Replication;
 
 use crate::client::{batch_of, named, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count};
@@ -139,6 +140,38 @@ fn a_repeated_batch_gets_its_first_offsets_also_after_a_roll() {
         let error = cluster.broker(1).append(&topic, batch(20)).await.unwrap_err();
         assert_eq!(error, Error::OutOfOrderSequence { producer_id: id, expected: 8, got: 20 });
         assert_eq!(read_values(&broker, &topic, 0, 8).await.len(), 8);
+    });
+}
+
+/// Each copy of the next segment's log was sent the whole table: appends waited for a roll the longer, the more producers there
+/// were.
+#[test]
+fn a_roll_sends_no_producers_to_nodes_that_have_the_segment_before() {
+    const PRODUCERS: i64 = 20_000;
+    let all = Replication { factor: 3, write_quorum: 3 };
+    let cluster = Cluster::start_linked(3, json!({}), all);
+    cluster.block_on_long(async {
+        let topic = PartitionRef::parse("many", 0).unwrap();
+        cluster.broker(1).create_topic(&named("many"), 1).await.unwrap();
+        let append = |id: i64, base_sequence: i32| {
+            let batch = batch_of(&["x".to_owned()], Some(ProducerRef { id, epoch: 0, base_sequence }));
+            let (broker, topic) = (cluster.broker(1), topic.clone());
+            async move { broker.append(&topic, batch).await.unwrap() }
+        };
+        for from in (0..PRODUCERS).step_by(200) {
+            futures_util::future::join_all((from..from + 200).map(|id| append(id, 0))).await;
+        }
+        let before = cluster.links().carried();
+        let roll = json!({ "segment_entries_max": 1 }).to_string();
+        cluster.ids().for_each(|id| cluster.plane(id).configure(&roll).unwrap());
+        for sequence in 1..6 {
+            assert!(!append(7, sequence).await.duplicate);
+        }
+        let carried = cluster.links().carried() - before;
+        assert!(carried < 100_000, "{carried} bytes for five rolls");
+        // Who wrote in the first segment only is known in the sixth.
+        assert!(append(PRODUCERS - 1, 0).await.duplicate);
+        assert_eq!(sealed_count(&cluster.metadata(), "many"), 5);
     });
 }
 

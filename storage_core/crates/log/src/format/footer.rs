@@ -40,7 +40,7 @@ pub(crate) struct Footer {
     /// Digest of the block's batches.
     pub(crate) digest: Digest,
     pub(crate) entries: Vec<IndexEntry>,
-    /// Encoded producer table at the block's end; `None` if it did not fit.
+    /// Encoded producers at the block's end, as changes since the log's start; `None` if they did not fit.
     pub(crate) producers: Option<Vec<u8>>,
 }
 

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn another_version_under_a_right_checksum_is_told_from_damage() {
-        for version in [2, 4] {
+        for version in [3, 5] {
             let mut bytes =
                 Manifest { store: Uuid::from_u128(7), block_bytes: 65536, blocks_per_file: 4 }.encode();
             bytes[8] = version;
@@ -98,8 +98,8 @@ mod tests {
             bytes[MANIFEST_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
             let error = Manifest::decode(&bytes).unwrap_err();
             let told = error.to_string();
-            assert!(matches!(error, Error::UnsupportedFormat { supported: 3, .. }), "{told}");
-            let advice = if version == 2 { "older" } else { "newer" };
+            assert!(matches!(error, Error::UnsupportedFormat { supported: 4, .. }), "{told}");
+            let advice = if version == 3 { "older" } else { "newer" };
             assert!(told.contains(&format!("version {version}")) && told.contains(advice), "{told}");
         }
     }

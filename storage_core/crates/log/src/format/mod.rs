@@ -10,7 +10,7 @@ pub(crate) mod manifest;
 pub(crate) mod mark;
 
 /// Format version of all structures that are read and written.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 4;
 
 /// Greatest sequence of a block or of a journal's record; no store gets there. A structure that names a higher one is
 /// damaged, whatever its checksum says, so that counting on from a sequence never overflows.

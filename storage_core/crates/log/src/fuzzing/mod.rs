@@ -9,7 +9,7 @@ use crate::format::block_header::{BlockHeader, HeaderPage};
 use crate::format::footer::{Footer, TRAILER_BYTES};
 use crate::format::manifest::Manifest;
 use crate::format::{checksum, checksum_around};
-use crate::log::producers::ProducerTable;
+use crate::producers::ProducerTable;
 use crate::resources::journal::fuzzing as journal;
 
 /// A decoder of bytes that come from disks and sockets.

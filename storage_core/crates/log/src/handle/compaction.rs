@@ -267,7 +267,7 @@ fn without_others(block: &Block, kept: &mut Survivors) -> Result<Option<(Vec<u8>
     Ok((is_whole && block.is_still_there()).then_some((out, gone)))
 }
 
-/// Reads the encoded producer table at the end of a block from its footer, if it has one.
+/// Reads the encoded producers at the end of a block from its footer, if it has them.
 fn producers_at_end(block: &Block) -> Result<Option<Vec<u8>>> {
     let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
     let end = block.closed.get().map(|closed| closed.end_offset);

@@ -205,7 +205,9 @@ impl Member {
             writer.last_sequence = block.sequence;
             writer.end += u64::from(records);
             bytes += part_bytes;
-            self.queues().chores.write_footer(Arc::clone(&block), Some(writer.producers.encode()));
+            self.queues()
+                .chores
+                .write_footer(Arc::clone(&block), Some(self.log.changes_to(&writer.producers)));
             shown.push(block);
         }
         let end = writer.end;

@@ -9,11 +9,11 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::footer::data_max;
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
-use crate::log::producers::ProducerTable;
 use crate::log::queues::Queues;
 use crate::log::scan::{Bounds, Window, walk};
 use crate::log::state::{LogState, TrimmedPrefix, Writer};
 use crate::page::PAGE_BYTES;
+use crate::producers::ProducerTable;
 use crate::resources::journal::Record;
 use crate::types::Offset;
 
@@ -50,8 +50,7 @@ impl Member {
 /// of the old ones.
 fn count(log: &LogState, queues: &Queues, writer: &mut Writer) -> Result<()> {
     log.close_block(writer);
-    let TrimmedPrefix { end: mut reached, mut digest, producers } = log.trimmed.lock().clone();
-    let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
+    let TrimmedPrefix { end: mut reached, mut digest, mut producers } = log.trimmed.lock().clone();
     let (mut fences, mut blocks) = (Vec::new(), Vec::new());
     let known = log.directory.read().blocks.clone();
     for block in &known {
@@ -62,7 +61,7 @@ fn count(log: &LogState, queues: &Queues, writer: &mut Writer) -> Result<()> {
         let (counted, of_block) = count_block(block, end, &mut producers, &mut fences)?;
         digest = digest.concat(of_block);
         reached = end;
-        blocks.push((counted, producers.encode()));
+        blocks.push((counted, log.changes_to(&producers)));
     }
     let reached = reached.max(log.start.load(Ordering::Acquire));
     if reached < writer.end {

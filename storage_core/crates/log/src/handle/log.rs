@@ -13,9 +13,9 @@ use super::ticket::CommitTicket;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::log::append::{Admit, AppendOutcome};
-use crate::log::producers::ProducerTable;
 use crate::log::state::{Extent, LogState};
 use crate::log::{Slices, TimeSearch};
+use crate::producers::ProducerTable;
 use crate::resources::Resources;
 use crate::resources::journal::Record;
 use crate::types::{Epoch, FsyncSchedule, LogId, Offset};
@@ -257,9 +257,9 @@ impl Log {
         self.member.log.writer.lock().producers.is_crowded()
     }
 
-    /// The producer table before the log's first batch, encoded.
-    pub fn first_producers(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.member.log.first_producers)
+    /// The producer table before the log's first batch; `None` if the journal has lost it.
+    pub fn first_producers(&self) -> Option<ProducerTable> {
+        self.member.log.first_producers.clone()
     }
 
     /// Digest of all batches as they are now: equal for logs with equal batches, wherever they are stored. A

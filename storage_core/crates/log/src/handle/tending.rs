@@ -34,7 +34,7 @@ fn do_chore(committer: &Arc<Committer>, chore: Chore) {
         }
         Chore::Footer(block, producers) => {
             if !block.freed.load(Ordering::Acquire) {
-                let written = block.write_footer(producers);
+                let written = block.write_footer(producers.map(|producers| producers.encode()));
                 report("footer", written.map_err(|e| block.slots.file.error("write", e)));
             }
         }

@@ -10,9 +10,8 @@ use crate::error::{Error, Result};
 use crate::log::block::Block;
 use crate::log::block_producers;
 use crate::log::floor::Floor;
-use crate::log::producers::ProducerTable;
 use crate::log::state::{LogState, Phase, TrimmedPrefix};
-use crate::resources::journal::Record;
+use crate::resources::journal::{Record, TableTold};
 use crate::types::Offset;
 
 impl Member {
@@ -39,6 +38,7 @@ impl Member {
             let below = log.directory.read().blocks.iter().take_while(|block| is_below(block)).count();
             let trimmed = trim_blocks(log, below)?;
             let TrimmedPrefix { end: freed, digest, ref producers } = trimmed;
+            let producers = TableTold::Changes(log.changes_to(producers));
             let before = self.resources().blocks.peek_sequence();
             let promise = Record::LogTrimmed { log: log.id, start: offset, freed, before, digest, producers };
             log.say(&promise)?;
@@ -72,16 +72,16 @@ impl Member {
 /// Computes what must be remembered when the first `below` blocks go. All of them is with the disk.
 fn trim_blocks(log: &LogState, below: usize) -> Result<TrimmedPrefix> {
     let blocks = log.directory.read().blocks[..below].to_vec();
-    let TrimmedPrefix { mut end, mut digest, producers } = log.trimmed.lock().clone();
-    let mut table = ProducerTable::decode(&producers).unwrap_or_default();
+    let TrimmedPrefix { mut end, mut digest, mut producers } = log.trimmed.lock().clone();
+    let first = log.first_producers.clone().unwrap_or_default();
     for block in &blocks {
         let Some(closed) = block.closed.get() else { continue };
         digest = digest.concat(closed.digest);
         end = closed.end_offset;
-        match block_producers::in_footer(block)? {
-            Some(known) => table = known,
-            None => drop(block_producers::walk_to(block, end, &mut table)?),
+        match block_producers::in_footer(block, &first)? {
+            Some(known) => producers = known,
+            None => drop(block_producers::walk_to(block, end, &mut producers)?),
         }
     }
-    Ok(TrimmedPrefix { end, digest, producers: table.encode() })
+    Ok(TrimmedPrefix { end, digest, producers })
 }

@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::format::footer::IndexEntry;
 use crate::log::block::{BlockIndex, ClosedBlock};
 use crate::log::block_producers;
-use crate::log::producers::ProducerTable;
 use crate::log::state::{LogState, TrimmedPrefix, Writer};
 use crate::page::PAGE_BYTES;
+use crate::producers::ProducerTable;
 use crate::resources::journal::Record;
 use crate::types::Offset;
 
@@ -53,14 +53,14 @@ struct Cut {
 fn cut(log: &LogState, end: u64) -> Result<Cut> {
     let blocks = log.directory.read().blocks.clone();
     let kept = blocks.partition_point(|block| block.base_offset < end);
-    let TrimmedPrefix { mut digest, producers, .. } = log.trimmed.lock().clone();
-    let mut producers = ProducerTable::decode(&producers).unwrap_or_default();
+    let TrimmedPrefix { mut digest, mut producers, .. } = log.trimmed.lock().clone();
+    let first = log.first_producers.clone().unwrap_or_default();
     let mut last = None;
     for (index, block) in blocks[..kept].iter().enumerate() {
         // The producers of a whole block come from its footer; without one, from its batches.
         let is_last = index + 1 == kept;
         if let (false, Some(closed)) = (is_last, block.closed.get())
-            && let Some(table) = block_producers::in_footer(block)?
+            && let Some(table) = block_producers::in_footer(block, &first)?
         {
             producers = table;
             digest = digest.concat(closed.digest);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::open_block::OpenBlock;
-use super::producers::Admission;
 use super::state::{LogState, Writer};
 use crate::batch::{Batch, OFFSETS_END};
 use crate::disk::TailKind;
 use crate::error::{Error, Result};
 use crate::format::epochs::{EpochRun, EpochRuns};
+use crate::producers::Admission;
 use crate::sync::MutexGuard;
 use crate::types::{Epoch, Offset};
 

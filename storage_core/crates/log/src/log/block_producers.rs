@@ -3,17 +3,17 @@
 use std::sync::atomic::Ordering;
 
 use super::block::Block;
-use super::producers::ProducerTable;
 use super::scan::{Bounds, Walk, Window, walk};
 use crate::error::Result;
 use crate::format::footer::Footer;
+use crate::producers::ProducerTable;
 
-/// Reads the producer table at the end of a closed block from its footer; `None` if there is no valid footer with a
-/// table.
-pub(crate) fn in_footer(block: &Block) -> Result<Option<ProducerTable>> {
+/// Reads the producer table at the end of a closed block from its footer, which tells it by what has changed since the log's
+/// `first` table; `None` if there is no valid footer with producers.
+pub(crate) fn in_footer(block: &Block, first: &ProducerTable) -> Result<Option<ProducerTable>> {
     let footer = block.read_footer().map_err(|e| block.slots.file.error("read", e))?;
     let is_own = |footer: &Footer| block.closed_end() == Some(footer.end_offset);
-    Ok(footer.filter(is_own).and_then(|footer| ProducerTable::decode(footer.producers.as_deref()?)))
+    Ok(footer.filter(is_own).and_then(|footer| first.with_changes(footer.producers.as_deref()?)))
 }
 
 /// Adds the batches of a block below `limit` to the producer table.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::block::Block;
+use crate::producers::ProducerChanges;
 use crate::sync::{Condvar, Mutex, now};
 use crate::types::LogId;
 
@@ -40,8 +41,8 @@ struct Queue {
 pub(crate) enum Chore {
     /// Prepare space of the block ahead of its writer, who is at that position.
     Extend(Arc<Block>, u64),
-    /// Write the block's footer, with the encoded producers at its end where they are known.
-    Footer(Arc<Block>, Option<Vec<u8>>),
+    /// Write the block's footer, with the producers at its end where they are known.
+    Footer(Arc<Block>, Option<ProducerChanges>),
     /// Apply the retention of the log.
     Retention(LogId),
     /// Zero freed slots, and prepare or compact the journal if it needs that.
@@ -69,7 +70,7 @@ impl Chores {
     }
 
     /// Asks for a block's footer, which is not urgent.
-    pub(crate) fn write_footer(&self, block: Arc<Block>, producers: Option<Vec<u8>>) {
+    pub(crate) fn write_footer(&self, block: Arc<Block>, producers: Option<ProducerChanges>) {
         self.push(Chore::Footer(block, producers));
     }
 

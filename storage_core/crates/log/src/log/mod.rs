@@ -14,7 +14,6 @@ mod mend;
 mod next_block;
 pub(crate) mod open_block;
 pub(crate) mod place;
-pub(crate) mod producers;
 pub(crate) mod queues;
 mod reader;
 mod removal;
@@ -28,7 +27,6 @@ mod times;
 
 pub use floor::{Floor, FloorReason, Retention};
 pub use place::Entry;
-pub use producers::{Admission, ProducerTable};
 pub use reader::Slices;
 pub use spec::LogSpec;
 pub use times::{TimeSearch, TimedOffset};

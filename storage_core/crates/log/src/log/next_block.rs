@@ -148,7 +148,7 @@ impl LogState {
             let Resume { block, data_end, max_timestamp, digest, .. } = resume;
             let closed = ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest };
             let _ = block.closed.set(closed);
-            self.queues.chores.write_footer(block, Some(writer.producers.encode()));
+            self.queues.chores.write_footer(block, Some(self.changes_to(&writer.producers)));
         }
         let Some(mut open) = writer.open.take() else { return };
         if let BlockIndex::Growing(entries) = &mut *open.block.index.write()
@@ -159,7 +159,7 @@ impl LogState {
         let (max_timestamp, data_end, digest) = (open.max_timestamp, open.tail.written(), open.digest);
         let _ =
             open.block.closed.set(ClosedBlock { end_offset: writer.end, max_timestamp, data_end, digest });
-        open.producers = Some(writer.producers.encode());
+        open.producers = Some(self.changes_to(&writer.producers));
         if self.commits_appends() && open.flushed < data_end {
             writer.pending.push(open);
         } else {

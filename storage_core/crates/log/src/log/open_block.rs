@@ -8,6 +8,7 @@ use crate::batch::Batch;
 use crate::digest::Digest;
 use crate::format::footer::IndexEntry;
 use crate::page::PAGE_BYTES;
+use crate::producers::ProducerChanges;
 use crate::resources::tail::Tail;
 
 /// The block that takes appends.
@@ -25,8 +26,8 @@ pub(crate) struct OpenBlock {
     pub(super) index_next: u64,
     pub(super) max_timestamp: i64,
     pub(super) digest: Digest,
-    /// Encoded producer table at the block's end; set when the log goes on in another block.
-    pub(super) producers: Option<Vec<u8>>,
+    /// The producers at the block's end; set when the log goes on in another block.
+    pub(super) producers: Option<ProducerChanges>,
 }
 
 /// The end of a recovered block with only zeros behind it. A block with anything else there is not gone on in, so that

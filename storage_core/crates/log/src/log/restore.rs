@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 
 use super::directory::Directory;
 use super::open_block::Resume;
-use super::producers::ProducerTable;
 use super::queues::Queues;
 use super::spec::LogSpec;
 use super::state::{LogState, Phase, TrimmedPrefix};
 use crate::digest::Digest;
+use crate::producers::ProducerTable;
 use crate::resources::Resources;
 use crate::resources::journal::LogEntry;
 use crate::types::{LogId, Offset};
@@ -43,6 +43,7 @@ impl LogState {
             base_offset: Offset(entry.base_offset),
             epoch: entry.epoch,
             producers,
+            after: None,
             fsync: entry.fsync,
         };
         let log = Self::new(resources, queues, spec, entry.producers.clone());
@@ -58,7 +59,7 @@ impl LogState {
         *log.trimmed.lock() = TrimmedPrefix {
             end: entry.freed,
             digest: entry.trimmed_digest,
-            producers: entry.trimmed_producers.as_ref().unwrap_or(&entry.producers).clone(),
+            producers: entry.producers_behind_trim(),
         };
         log.end.store(end, Ordering::Release);
         log.readable.store(end, Ordering::Release);

@@ -1,6 +1,6 @@
 //! The properties of a log that are fixed when it is created.
 
-use super::producers::ProducerTable;
+use crate::producers::ProducerTable;
 use crate::types::{Epoch, FsyncSchedule, LogId, Offset};
 
 /// Properties of a new log.
@@ -16,6 +16,9 @@ pub struct LogSpec {
     pub epoch: Epoch,
     /// Producer table at the end of the log that this one continues; empty if it continues none.
     pub producers: ProducerTable,
+    /// The log that this one continues. If it is in the store, the table costs only what was written to that log; it may be
+    /// deleted any time.
+    pub after: Option<LogId>,
     /// Schedule of this log's syncs, kept for ever; `None` follows the store's schedule, which each open may change.
     pub fsync: Option<FsyncSchedule>,
 }

@@ -9,7 +9,6 @@ use super::block::Block;
 use super::directory::Directory;
 use super::open_block::{OpenBlock, Resume};
 use super::place::CursorPlace;
-use super::producers::ProducerTable;
 use super::queues::Queues;
 use super::rules::RetentionState;
 use super::spec::LogSpec;
@@ -17,6 +16,7 @@ use crate::digest::Digest;
 use crate::disk::TailKind;
 use crate::error::{Error, Result};
 use crate::format::epochs::EpochRuns;
+use crate::producers::{ProducerChanges, ProducerTable};
 use crate::resources::Resources;
 use crate::resources::arrivals::Arrivals;
 use crate::resources::journal::{Record, SealedEntry};
@@ -33,8 +33,8 @@ pub(crate) struct LogState {
     pub(crate) name: String,
     pub(crate) base_offset: u64,
     pub(crate) epoch: Epoch,
-    /// Encoded producer table that the log started with.
-    pub(crate) first_producers: Vec<u8>,
+    /// Producer table that the log started with; `None` if the journal has lost it.
+    pub(crate) first_producers: Option<ProducerTable>,
     /// The log's own schedule; `None` if it follows the store's.
     pub(crate) own_fsync: Option<FsyncSchedule>,
     pub(crate) fsync: FsyncSchedule,
@@ -91,8 +91,8 @@ pub(crate) struct TrimmedPrefix {
     /// First offset behind the trimmed blocks.
     pub(crate) end: u64,
     pub(crate) digest: Digest,
-    /// Encoded producer table at the end of the last trimmed block; without one, the table that the log started with.
-    pub(crate) producers: Vec<u8>,
+    /// Producer table at the end of the last trimmed block; without one, the table that the log started with.
+    pub(crate) producers: ProducerTable,
 }
 
 /// End of a log at some moment, and its generation then.
@@ -144,9 +144,9 @@ impl LogState {
         resources: Arc<Resources>,
         queues: Arc<Queues>,
         spec: LogSpec,
-        first_producers: Vec<u8>,
+        first_producers: Option<ProducerTable>,
     ) -> Self {
-        let LogSpec { id, name, base_offset: Offset(base_offset), epoch, producers, fsync } = spec;
+        let LogSpec { id, name, base_offset: Offset(base_offset), epoch, producers, fsync, .. } = spec;
         let writer = Writer {
             phase: Phase::Active,
             is_closed: false,
@@ -182,7 +182,7 @@ impl LogState {
             trimmed: Mutex::new(TrimmedPrefix {
                 end: base_offset,
                 digest: Digest::default(),
-                producers: first_producers.clone(),
+                producers: first_producers.clone().unwrap_or_default(),
             }),
             first_producers,
             size_bytes: AtomicU64::new(0),
@@ -203,6 +203,11 @@ impl LogState {
             arrivals: Arrivals::default(),
             retention: RetentionState::default(),
         }
+    }
+
+    /// How a producer table of this log differs from the one that it started with, as footers and trims tell it.
+    pub(crate) fn changes_to(&self, producers: &ProducerTable) -> ProducerChanges {
+        ProducerChanges { since: self.first_producers.clone().unwrap_or_default(), now: producers.clone() }
     }
 
     /// Whether the log's data is ever synced.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::format::block_header::BlockHeader;
-use crate::resources::journal::{JournalState, Record};
+use crate::resources::journal::{JournalState, Record, TableTold};
 use crate::types::LogId;
 
 /// Adds the logs to the state that only their blocks know, and makes all logs suspect. A known log without a block for
@@ -25,7 +25,15 @@ pub(crate) fn adopt<'a>(
     for (log, header) in firsts {
         let &BlockHeader { base_offset, fsync, ref name, ref epochs, .. } = header;
         let epoch = epochs.at(base_offset);
-        let created = Record::LogCreated { log, base_offset, epoch, name, producers: &[], fsync };
+        let created = Record::LogCreated {
+            log,
+            base_offset,
+            epoch,
+            name,
+            after: None,
+            producers: TableTold::Bytes(&[]),
+            fsync,
+        };
         if state.logs.contains_key(&log) {
             state.apply(&Record::Synced { log, end: base_offset });
         } else if state.apply(&created) {

@@ -11,7 +11,6 @@ use super::slots::FoundBlock;
 use crate::error::Result;
 use crate::format::block_header::BlockHeader;
 use crate::log::directory::Directory;
-use crate::log::producers::ProducerTable;
 use crate::log::restore::Contents;
 use crate::log::state::LogState;
 use crate::resources::journal::{Compaction, Record};
@@ -25,11 +24,10 @@ impl Rebuild<'_> {
         found.sort_unstable_by_key(|found| (found.header.base_offset, found.header.sequence));
         let live = self.drop_dead(found)?;
         let last_sequence = live.iter().map(|found| found.header.sequence).max().unwrap_or(0);
-        let trimmed_producers = entry.trimmed_producers.as_ref().unwrap_or(&entry.producers);
         let mut chain = Chain {
             directory: Directory::default(),
             end: live.first().map_or(entry.start, |first| first.header.base_offset.min(entry.start)),
-            producers: ProducerTable::decode(trimmed_producers).unwrap_or_default(),
+            producers: entry.producers_behind_trim(),
             digest: entry.trimmed_digest,
             size_bytes: 0,
             resume: None,

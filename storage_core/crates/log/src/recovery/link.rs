@@ -11,9 +11,9 @@ use crate::format::block_header::BlockHeader;
 use crate::format::footer::{Footer, data_max};
 use crate::log::block::{Block, BlockIndex, ClosedBlock};
 use crate::log::open_block::Resume;
-use crate::log::producers::ProducerTable;
 use crate::log::scan::{BatchesBehind, Bounds, Walk, Window, walk};
 use crate::page::{PAGE_BYTES, page_up};
+use crate::producers::{ProducerChanges, ProducerTable};
 use crate::seeded;
 
 /// How many bytes are read at a time where zeros are expected.
@@ -102,7 +102,9 @@ impl Rebuild<'_> {
             && end_offset <= link.limit
             && link.next_base.is_none_or(|next| next == end_offset);
         // The footer's producers count only together with the rest of it.
-        let producers = footer.producers.as_deref().filter(|_| is_trusted).and_then(ProducerTable::decode)?;
+        let first = self.entry.producers.clone().unwrap_or_default();
+        let producers = footer.producers.as_deref().filter(|_| is_trusted);
+        let producers = producers.and_then(|changes| first.with_changes(changes))?;
         Some((ClosedBlock { end_offset, max_timestamp, data_end, digest }, producers))
     }
 
@@ -135,7 +137,9 @@ impl Rebuild<'_> {
             if is_footer_damaged {
                 self.note_footer(&block);
             }
-            self.queues.chores.write_footer(block, Some(chain.producers.encode()));
+            let since = self.entry.producers.clone().unwrap_or_default();
+            let producers = ProducerChanges { since, now: chain.producers.clone() };
+            self.queues.chores.write_footer(block, Some(producers));
         }
         Ok(())
     }

@@ -21,13 +21,16 @@ use crate::log::spec::LogSpec;
 use crate::log::state::LogState;
 use crate::names::check_name;
 use crate::options::Options;
+use crate::producers::ProducerChanges;
 use crate::recovery::{
     FileFronts, LostEnd, MovedCursor, OpenManifest, OpenReport, adopt, open_manifest, read_fronts, recover,
 };
 use crate::resources::Resources;
 use crate::resources::arrivals::Arrivals;
 use crate::resources::blocks::Blocks;
-use crate::resources::journal::{END_NAME, End, EndFile, EndRead, Journal, JournalState, OldJournal, Record};
+use crate::resources::journal::{
+    END_NAME, End, EndFile, EndRead, Journal, JournalState, OldJournal, Record, TableTold,
+};
 use crate::seeded;
 use crate::types::{FsyncSchedule, LogId, Offset};
 
@@ -154,14 +157,13 @@ impl Store {
         let Committer { resources, queues, registry, .. } = &*self.life.committer;
         resources.check_open()?;
         check_name(&spec.name)?;
-        let producers = spec.producers.encode();
         let _changing = self.life.changing.lock();
         if let Some(log) = registry.get(spec.id) {
             let differs = [
                 (log.name != spec.name, "name"),
                 (log.base_offset != spec.base_offset.0, "base offset"),
                 (log.epoch != spec.epoch, "epoch"),
-                (log.first_producers != producers, "producer table"),
+                (log.first_producers.as_ref() != Some(&spec.producers), "producer table"),
                 (log.own_fsync != spec.fsync, "fsync schedule"),
             ];
             if let Some((_, field)) = differs.into_iter().find(|(differs, _)| *differs) {
@@ -178,14 +180,18 @@ impl Store {
         if syncs {
             resources.blocks.start_syncs()?;
         }
-        let producers_bytes = &producers[..];
         if let Some(fsync) = fsync {
             resources.blocks.expect(fsync);
         }
-        let created =
-            Record::LogCreated { log: id, base_offset, epoch, name, producers: producers_bytes, fsync };
+        // A log is deleted under the same lock, so the journal does not forget this one before it has the record.
+        let before = spec.after.and_then(|after| registry.get(after));
+        let known = before.and_then(|before| Some((before.id, before.first_producers.clone()?)));
+        let (after, since) = known.map_or_else(Default::default, |(after, since)| (Some(after), since));
+        let producers = TableTold::Changes(ProducerChanges { since, now: spec.producers.clone() });
+        let created = Record::LogCreated { log: id, base_offset, epoch, name, after, producers, fsync };
         resources.journal.say(&created, syncs)?;
-        let log = Arc::new(LogState::new(Arc::clone(resources), Arc::clone(queues), spec, producers));
+        let first = Some(spec.producers.clone());
+        let log = Arc::new(LogState::new(Arc::clone(resources), Arc::clone(queues), spec, first));
         registry.insert(Arc::clone(&log));
         Ok(self.wrap(log))
     }

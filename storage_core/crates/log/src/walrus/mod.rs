@@ -21,9 +21,9 @@ use crate::handle::group::{PartSize, check_sizes};
 use crate::handle::{AppendReceipt, CompactionReport, Log};
 use crate::log::Entry;
 use crate::log::floor::{Floor, Retention};
-use crate::log::producers::ProducerTable;
 use crate::log::spec::LogSpec;
 use crate::options::{Options, ReadConsistency};
+use crate::producers::ProducerTable;
 use crate::recovery::OpenReport;
 use crate::resources::blocks::Blocks;
 use crate::store::Store;
@@ -127,6 +127,7 @@ impl Walrus {
             base_offset: Offset(0),
             epoch: Epoch(0),
             producers: ProducerTable::new(),
+            after: None,
             fsync: None,
         };
         let topic = self.serve(self.inner.store.create_log(spec)?)?;

@@ -55,6 +55,7 @@ pub(crate) fn spec(id: u128, name: &str) -> LogSpec {
         base_offset: Offset(0),
         epoch: Epoch(1),
         producers: ProducerTable::new(),
+        after: None,
         fsync: None,
     }
 }

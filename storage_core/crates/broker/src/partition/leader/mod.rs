@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use walrus_log::batch::Batch as StoredBatch;
-use walrus_log::{Admission, AppendReceipt, CommitTicket, Log};
+use walrus_log::{Admission, AppendReceipt, CommitTicket, Log, ProducerTable};
 use walrus_metadata::Segment;
 use walrus_model::{Descriptor, Offset, SegmentId, Value};
 use walrus_replica::{Batch, LeaderInput, LeaderOutput, LeaderPhase, Message, Reply};
@@ -51,7 +51,7 @@ pub(crate) struct Leader {
     /// Place of this node among the descriptor's replicas.
     own_replica: usize,
     /// What was known of producers at the segment's base.
-    pub(crate) first_producers: Bytes,
+    pub(crate) first_producers: ProducerTable,
     state: Lock<State, LEADER>,
     /// The facts that it tells those who answer for the own copy.
     lead: Arc<Lead>,
@@ -166,7 +166,7 @@ impl Leader {
         Ok(Self {
             own_copy_fenced: AtomicBool::new(false),
             own_replica,
-            first_producers: log.first_producers(),
+            first_producers: log.first_producers().unwrap_or_default(),
             lead,
             state: Lock::new(State { machine, window: Window::default(), carried: HashMap::new() }),
             ended: watch::Sender::new(None),

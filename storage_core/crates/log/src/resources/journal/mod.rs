@@ -24,7 +24,7 @@ use files::{NEW_NAME, RANGE_BYTES, journal_name, journal_number, list, remove_ne
 use header::HEADER_BYTES;
 pub(crate) use header::{HeaderBytes, JournalHeader};
 pub(crate) use read::OldJournal;
-pub(crate) use record::{DIRTY, Record};
+pub(crate) use record::{DIRTY, Record, TableTold};
 pub(crate) use salvage::{SalvagedJournal, replace, salvage};
 use spare::{Room, Spare};
 pub(crate) use state::{Compaction, JournalState, LogEntry, SealedEntry};

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::digest::Digest;
 use crate::format::fields::{Fields, PutFields};
 use crate::format::{SEQUENCE_MAX, checksum};
+use crate::producers::{ProducerChanges, ProducerTable};
 use crate::types::{Epoch, FsyncSchedule, LogId};
 
 /// Bytes in front of each record's payload.
@@ -19,16 +20,44 @@ pub(super) const KIND_LAST: u8 = 19;
 /// Offset in a clean mark that calls a log dirty: no log ends there.
 pub(crate) const DIRTY: u64 = u64::MAX;
 
+/// A producer table in a record, by what differs from another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TableTold<'a> {
+    /// As it was read.
+    Bytes(&'a [u8]),
+    /// As whoever makes the record has it: nobody has to decode it.
+    Changes(ProducerChanges),
+}
+
+impl TableTold<'_> {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(bytes) => out.put_block(bytes),
+            Self::Changes(changes) => out.put_block(&changes.encode()),
+        }
+    }
+
+    /// The table that differs so from `since`; `None` if the bytes tell none.
+    pub(super) fn table(&self, since: &ProducerTable) -> Option<ProducerTable> {
+        match self {
+            Self::Bytes(bytes) => since.with_changes(bytes),
+            Self::Changes(changes) => Some(changes.now.clone()),
+        }
+    }
+}
+
 /// A promise of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    /// The log exists. `producers` is an encoded producer table; without `fsync` the log follows the store's schedule.
+    /// The log exists. Its producer table is told by what differs from the one with which the log `after` started, or from an
+    /// empty one; without bytes if nobody knows it. Without `fsync` the log follows the store's schedule.
     LogCreated {
         log: LogId,
         base_offset: u64,
         epoch: Epoch,
         name: &'a str,
-        producers: &'a [u8],
+        after: Option<LogId>,
+        producers: TableTold<'a>,
         fsync: Option<FsyncSchedule>,
     },
     /// The log ends at `end` and never changes again.
@@ -47,14 +76,14 @@ pub(crate) enum Record<'a> {
         log: LogId,
     },
     /// Offsets below `start` are gone. `digest` covers the batches of freed blocks, which end at `freed` and have a
-    /// sequence below `before`; `producers` is the table at their end.
+    /// sequence below `before`; the producer table at their end is told by what differs from the log's first one.
     LogTrimmed {
         log: LogId,
         start: u64,
         freed: u64,
         before: u64,
         digest: Digest,
-        producers: &'a [u8],
+        producers: TableTold<'a>,
     },
     /// Offsets from `end` on in blocks with a sequence below `before` are gone.
     LogTruncated {
@@ -181,12 +210,13 @@ impl<'a> Record<'a> {
 
     fn put_payload(&self, out: &mut Vec<u8>) {
         match self {
-            Self::LogCreated { log, base_offset, epoch, name, producers, fsync } => {
+            Self::LogCreated { log, base_offset, epoch, name, after, producers, fsync } => {
                 out.put_uuid(log.0);
                 out.put_u64(*base_offset);
                 out.put_u32(epoch.0);
                 out.put_block(name.as_bytes());
-                out.put_block(producers);
+                out.put_uuid(after.map_or(Uuid::nil(), |log| log.0));
+                producers.put(out);
                 if let Some(fsync) = fsync {
                     out.put_u64(fsync.to_number());
                 }
@@ -206,7 +236,7 @@ impl<'a> Record<'a> {
                 out.put_u64(*freed);
                 out.put_u64(*before);
                 put_digest(out, *digest);
-                out.put_block(producers);
+                producers.put(out);
             }
             Self::LogTruncated { log, end, before } => {
                 out.put_uuid(log.0);
@@ -251,7 +281,8 @@ impl<'a> Record<'a> {
                 base_offset: fields.u64()?,
                 epoch: Epoch(fields.u32()?),
                 name: text(&mut fields)?,
-                producers: fields.block()?,
+                after: Some(fields.uuid()?).filter(|log| !log.is_nil()).map(LogId),
+                producers: TableTold::Bytes(fields.block()?),
                 fsync: if fields.is_empty() { None } else { Some(FsyncSchedule::from_number(fields.u64()?)) },
             },
             2 => Self::LogSealed {
@@ -268,7 +299,7 @@ impl<'a> Record<'a> {
                 freed: fields.u64()?,
                 before: fields.u64()?,
                 digest: digest(&mut fields)?,
-                producers: fields.block()?,
+                producers: TableTold::Bytes(fields.block()?),
             },
             6 => Self::LogTruncated { log: LogId(fields.uuid()?), end: fields.u64()?, before: fields.u64()? },
             7 => Self::Synced { log: LogId(fields.uuid()?), end: fields.u64()? },
@@ -380,22 +411,30 @@ mod tests {
     fn every_kind() -> Vec<Record<'static>> {
         let log = LogId(Uuid::from_u128(3));
         let digest = Digest { value: 5, batches: 6 };
-        let created = |fsync| Record::LogCreated {
+        let created = |after, fsync| Record::LogCreated {
             log,
             base_offset: 1,
             epoch: Epoch(2),
             name: "n",
-            producers: &[0; 4],
+            after,
+            producers: TableTold::Bytes(&[0; 8]),
             fsync,
         };
         vec![
-            created(None),
-            created(Some(FsyncSchedule::SyncEach)),
-            created(Some(FsyncSchedule::NoFsync)),
+            created(None, None),
+            created(Some(LogId(Uuid::from_u128(4))), Some(FsyncSchedule::SyncEach)),
+            created(None, Some(FsyncSchedule::NoFsync)),
             Record::LogSealed { log, end: 3, digest, value: Bytes::from_static(b"value") },
             Record::LogDeleted { log },
             Record::LogForgotten { log },
-            Record::LogTrimmed { log, start: 2, freed: 1, before: 7, digest, producers: &[1, 2] },
+            Record::LogTrimmed {
+                log,
+                start: 2,
+                freed: 1,
+                before: 7,
+                digest,
+                producers: TableTold::Bytes(&[1, 2]),
+            },
             Record::LogTruncated { log, end: 2, before: 9 },
             Record::Synced { log, end: 4 },
             Record::Suspect { log, end: 4 },

@@ -1,12 +1,14 @@
 //! The state of the journal: records are folded into it, and it can be written as the fewest records.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::record::{DIRTY, Record};
+use super::record::{DIRTY, Record, TableTold};
 use crate::digest::Digest;
+use crate::producers::{ProducerChanges, ProducerTable};
 use crate::types::{Epoch, FsyncSchedule, LogId};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +30,10 @@ pub(crate) struct LogEntry {
     pub(crate) name: String,
     pub(crate) base_offset: u64,
     pub(crate) epoch: Epoch,
-    /// Encoded producer table that the log started with.
-    pub(crate) producers: Vec<u8>,
+    /// Producer table that the log started with; `None` if it was lost with a journal.
+    pub(crate) producers: Option<ProducerTable>,
+    /// The log that this one continues. It may be forgotten by now, while the table stays.
+    after: Option<LogId>,
     /// The log's own schedule.
     pub(crate) fsync: Option<FsyncSchedule>,
     pub(crate) start: u64,
@@ -39,8 +43,8 @@ pub(crate) struct LogEntry {
     pub(crate) freed_before: u64,
     /// Digest of the batches in the trimmed blocks.
     pub(crate) trimmed_digest: Digest,
-    /// Encoded producer table at the end of the trimmed blocks.
-    pub(crate) trimmed_producers: Option<Vec<u8>>,
+    /// Producer table at the end of the trimmed blocks, if there are any.
+    trimmed_producers: Option<ProducerTable>,
     pub(crate) sealed: Option<SealedEntry>,
     /// Pairs `(end, before)`: offsets from `end` on in blocks with a sequence below `before` are gone.
     pub(crate) truncations: Vec<(u64, u64)>,
@@ -88,12 +92,14 @@ impl JournalState {
             self.left_unsynced = None;
         }
         match record {
-            Record::LogCreated { log, base_offset, epoch, name, producers, fsync } => {
+            Record::LogCreated { log, base_offset, epoch, name, after, producers, fsync } => {
+                let Some(producers) = self.first_producers(*after, producers) else { return false };
                 let entry = LogEntry {
                     name: (*name).to_owned(),
                     base_offset: *base_offset,
                     epoch: *epoch,
-                    producers: producers.to_vec(),
+                    producers,
+                    after: *after,
                     fsync: *fsync,
                     start: *base_offset,
                     freed: *base_offset,
@@ -128,11 +134,22 @@ impl JournalState {
             Record::LeftUnsynced { boot } => self.left_unsynced = Some(*boot),
             Record::Mark | Record::Closed => {}
             _ => match record.log().and_then(|log| self.logs.get_mut(&log)) {
-                Some(entry) => entry.apply(record),
+                Some(entry) => return entry.apply(record),
                 None => return false,
             },
         }
         true
+    }
+
+    /// The table that a new log starts with, as its record tells it: the inner value is `None` if nobody knows the table, the
+    /// outer one if the record makes no sense here.
+    fn first_producers(&self, after: Option<LogId>, told: &TableTold<'_>) -> Option<Option<ProducerTable>> {
+        let since = match after {
+            Some(after) => self.logs.get(&after)?.producers.clone()?,
+            None if *told == TableTold::Bytes(&[]) => return Some(None),
+            None => ProducerTable::new(),
+        };
+        told.table(&since).map(Some)
     }
 
     /// Gives the fewest records that lead to this state.
@@ -162,49 +179,72 @@ impl JournalState {
         }
     }
 
-    /// Gives the records of some of the logs.
+    /// Gives the records of some of the logs; each comes behind the log that it continues.
     fn for_each_log(&self, wanted: impl Fn(&LogEntry) -> bool, give: &mut impl FnMut(Record<'_>)) {
-        for (&log, entry) in self.logs.iter().filter(|(_, entry)| wanted(entry)) {
-            let LogEntry { base_offset, epoch, name, producers, fsync, .. } = entry;
-            let (base_offset, epoch, fsync) = (*base_offset, *epoch, *fsync);
-            give(Record::LogCreated { log, base_offset, epoch, name, producers, fsync });
-            if let Some(producers) = &entry.trimmed_producers {
-                let (start, freed, before) = (entry.start, entry.freed, entry.freed_before);
-                let digest = entry.trimmed_digest;
-                give(Record::LogTrimmed { log, start, freed, before, digest, producers });
-            }
-            for &(end, before) in &entry.truncations {
-                give(Record::LogTruncated { log, end, before });
-            }
-            for &Compaction { start, end, sequence } in &entry.compactions {
-                give(Record::LogCompacted { log, start, end, sequence });
-            }
-            if entry.synced > entry.base_offset {
-                give(Record::Synced { log, end: entry.synced });
-            }
-            if entry.suspect {
-                give(Record::Suspect { log, end: entry.synced });
-            }
-            if let Some(SealedEntry { end, digest, value }) = &entry.sealed {
-                give(Record::LogSealed { log, end: *end, digest: *digest, value: value.clone() });
-            }
-            let moved_since =
-                |name: &String| entry.doubted.as_ref().is_some_and(|since| since.contains(name));
-            for (name, &offset) in entry.cursors.iter().filter(|(name, _)| !moved_since(name)) {
-                give(Record::Cursor { log, name, offset });
-            }
-            if entry.clean_at != entry.base_offset {
-                give(Record::CleanMark { log, end: entry.clean_at });
-            }
-            if entry.deleted {
-                give(Record::LogDeleted { log });
-            }
+        let mut given = BTreeSet::new();
+        for &log in self.logs.keys() {
+            let entry =
+                |log: LogId| self.logs.get(&log).filter(|entry| wanted(entry)).map(|entry| (log, entry));
+            let before = |(_, continuing): &(LogId, &LogEntry)| entry(continuing.after?);
+            let is_due = |(log, _): &(LogId, &LogEntry)| given.insert(*log);
+            let due: Vec<_> = iter::successors(entry(log), before).take_while(is_due).collect();
+            due.into_iter().rev().for_each(|(log, entry)| self.give_log(log, entry, give));
+        }
+    }
+
+    /// Gives the records of a log.
+    fn give_log(&self, log: LogId, entry: &LogEntry, give: &mut impl FnMut(Record<'_>)) {
+        let &LogEntry { base_offset, epoch, ref name, fsync, .. } = entry;
+        let known = entry.after.and_then(|after| Some((after, self.logs.get(&after)?.producers.clone()?)));
+        let (after, since) = known.map_or_else(Default::default, |(after, since)| (Some(after), since));
+        let producers = match entry.producers.clone() {
+            Some(now) => TableTold::Changes(ProducerChanges { since, now }),
+            None => TableTold::Bytes(&[]),
+        };
+        give(Record::LogCreated { log, base_offset, epoch, name, after, producers, fsync });
+        if let Some(producers) = &entry.trimmed_producers {
+            let (start, freed, before) = (entry.start, entry.freed, entry.freed_before);
+            let digest = entry.trimmed_digest;
+            let since = entry.producers.clone().unwrap_or_default();
+            let producers = TableTold::Changes(ProducerChanges { since, now: producers.clone() });
+            give(Record::LogTrimmed { log, start, freed, before, digest, producers });
+        }
+        for &(end, before) in &entry.truncations {
+            give(Record::LogTruncated { log, end, before });
+        }
+        for &Compaction { start, end, sequence } in &entry.compactions {
+            give(Record::LogCompacted { log, start, end, sequence });
+        }
+        if entry.synced > entry.base_offset {
+            give(Record::Synced { log, end: entry.synced });
+        }
+        if entry.suspect {
+            give(Record::Suspect { log, end: entry.synced });
+        }
+        if let Some(SealedEntry { end, digest, value }) = &entry.sealed {
+            give(Record::LogSealed { log, end: *end, digest: *digest, value: value.clone() });
+        }
+        let moved_since = |name: &String| entry.doubted.as_ref().is_some_and(|since| since.contains(name));
+        for (name, &offset) in entry.cursors.iter().filter(|(name, _)| !moved_since(name)) {
+            give(Record::Cursor { log, name, offset });
+        }
+        if entry.clean_at != entry.base_offset {
+            give(Record::CleanMark { log, end: entry.clean_at });
+        }
+        if entry.deleted {
+            give(Record::LogDeleted { log });
         }
     }
 }
 
 impl LogEntry {
-    fn apply(&mut self, record: &Record<'_>) {
+    /// The producer table at the end of what was trimmed; of a log that was not, the one that it started with.
+    pub(crate) fn producers_behind_trim(&self) -> ProducerTable {
+        self.trimmed_producers.as_ref().or(self.producers.as_ref()).cloned().unwrap_or_default()
+    }
+
+    /// Folds a record about the log into its entry. False if it contradicts the records before.
+    fn apply(&mut self, record: &Record<'_>) -> bool {
         match record {
             Record::LogSealed { end, digest, value, .. } => {
                 self.sealed = Some(SealedEntry { end: *end, digest: *digest, value: value.clone() });
@@ -215,9 +255,11 @@ impl LogEntry {
                 self.doubted.iter_mut().for_each(BTreeSet::clear);
             }
             Record::LogTrimmed { start, freed, before, digest, producers, .. } => {
+                let first = self.producers.clone().unwrap_or_default();
+                let Some(producers) = producers.table(&first) else { return false };
                 (self.start, self.freed, self.trimmed_digest) = (*start, *freed, *digest);
                 self.freed_before = *before;
-                self.trimmed_producers = Some(producers.to_vec());
+                self.trimmed_producers = Some(producers);
                 self.compactions.retain(|compaction| compaction.end > *freed);
             }
             Record::LogTruncated { end, before, .. } => {
@@ -267,12 +309,65 @@ impl LogEntry {
             | Record::EndLost { .. }
             | Record::LeftUnsynced { .. } => {}
         }
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::StoredRecord;
     use super::*;
+    use crate::batch::ProducerRef;
+
+    /// A log that continues others had their whole table in its record; each log of 50,000 producers cost megabytes.
+    #[test]
+    fn a_log_that_continues_another_starts_with_its_table_and_tells_only_what_differs() {
+        // The ids descend: a log is told behind the one that it continues, whatever their order is.
+        let log = |number: u64| LogId(Uuid::from_u128(u128::from(99 - number)));
+        let mut producers = ProducerTable::new();
+        for id in 0..1000 {
+            producers.record(ProducerRef { id, epoch: 0, base_sequence: 0 }, 1, id.unsigned_abs());
+        }
+        let (mut state, mut since, mut after) = (JournalState::default(), ProducerTable::new(), None);
+        for number in 0..5 {
+            let changes = producers.changes_since(&since);
+            assert!(changes.len() < 120 || number == 0);
+            assert!(state.apply(&Record::LogCreated {
+                log: log(number),
+                base_offset: 1000 + number,
+                epoch: Epoch(1),
+                name: "n",
+                after,
+                producers: TableTold::Bytes(&changes),
+                fsync: None,
+            }));
+            (since, after) = (producers.clone(), Some(log(number)));
+            producers.record(ProducerRef { id: 7, epoch: 1, base_sequence: 0 }, 1, 1000 + number);
+            producers.forget_silent(number, 0);
+        }
+        let written = |state: &JournalState| {
+            let (mut again, mut bytes) = (JournalState::default(), Vec::new());
+            state.for_each_record(|record| {
+                let from = bytes.len();
+                record.encode(1, 0, &mut bytes);
+                let read = StoredRecord::decode(&bytes[from..]).unwrap();
+                assert!(again.apply(&read.record().unwrap()));
+            });
+            let tables = |state: &JournalState| -> Vec<_> {
+                state.logs.values().map(|entry| entry.producers.clone()).collect()
+            };
+            assert_eq!(tables(&again), tables(state));
+            bytes.len()
+        };
+        let whole = producers.encode().len();
+        assert!((whole..whole + 1000).contains(&written(&state)));
+        // The first and a middle one go: the one behind each tells all of its table then.
+        for gone in [0, 2] {
+            assert!(state.apply(&Record::LogForgotten { log: log(gone) }));
+        }
+        assert!((2 * whole..2 * whole + 1000).contains(&written(&state)));
+        assert_eq!(state.logs[&log(4)].producers, Some(since));
+    }
 
     #[test]
     fn a_state_comes_back_from_its_own_records() {
@@ -283,9 +378,13 @@ mod tests {
             base_offset: 10,
             epoch: Epoch(1),
             name: "n",
-            producers: &[],
+            after: None,
+            producers: TableTold::Bytes(&[]),
             fsync,
         };
+        let mut producers = ProducerTable::new();
+        producers.record(ProducerRef { id: 3, epoch: 0, base_sequence: 0 }, 1, 14);
+        let producers = TableTold::Bytes(&producers.encode());
         let records = [
             Record::Schedule { fsync: FsyncSchedule::SyncEach },
             created(a, None),
@@ -298,7 +397,7 @@ mod tests {
             Record::LogTruncated { log: a, end: 80, before: 4 },
             Record::LogTruncated { log: a, end: 50, before: 5 },
             Record::LogTruncated { log: a, end: 60, before: 7 },
-            Record::LogTrimmed { log: a, start: 20, freed: 15, before: 3, digest, producers: &[3] },
+            Record::LogTrimmed { log: a, start: 20, freed: 15, before: 3, digest, producers },
             Record::Cursor { log: a, name: "x", offset: 30 },
             Record::Cursor { log: a, name: "y", offset: 31 },
             Record::CursorDeleted { log: a, name: "x" },

@@ -1,16 +1,17 @@
 //! The producer table of a log: enough of its idempotent producers to tell a retry from a gap (KIP-98). It is a pure
 //! function of the batches appended, so every copy of a log has the same table at the same offset.
 
+mod changes;
 mod producer;
-mod settled;
 
-use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
+use imbl::{OrdMap, OrdSet};
+
+pub(crate) use self::changes::ProducerChanges;
 use crate::batch::ProducerRef;
 use crate::error::{Error, Result};
-use producer::{BATCHES_KEPT, KeptBatch, Producer};
-use settled::Settled;
+use producer::{KeptBatch, Producer};
 
 /// Limit on the producers remembered; one more is refused until some are forgotten.
 const PRODUCERS_MAX: usize = 1 << 16;
@@ -21,20 +22,18 @@ const SEQUENCE_MASK: u32 = i32::MAX as u32;
 /// The last batches of each producer, by producer id.
 ///
 /// A log begins with the table of its predecessor, tens of thousands of producers perhaps, of which few write again before the
-/// log ends. So what it began with stays as it was encoded, and is shared by all clones; only producers that wrote since are
-/// apart.
+/// log ends. So tables share what they have in common: a clone costs nothing, and a batch costs the few nodes of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct ProducerTable {
-    settled: Settled,
-    /// The producers that wrote since; they hold what `settled` has of the same ones, too.
-    recent: HashMap<i64, Producer>,
-    /// Number of producers in `recent` that `settled` does not have.
-    new: usize,
+    known: OrdMap<i64, Arc<Producer>>,
+    /// The first offset of each producer's newest batch, and its id.
+    newest: OrdSet<(u64, i64)>,
+    digest: u128,
 }
 
 impl PartialEq for ProducerTable {
     fn eq(&self, other: &Self) -> bool {
-        self.encode() == other.encode()
+        self.digest == other.digest && self.known == other.known
     }
 }
 
@@ -62,12 +61,18 @@ impl ProducerTable {
 
     /// Number of producers remembered.
     pub fn len(&self) -> usize {
-        self.settled.len() + self.new
+        self.known.len()
     }
 
     /// Whether no producer is remembered.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.known.is_empty()
+    }
+
+    /// A number that names the table: tables with the same one are equal, but for a chance of 2^-128. It is kept up to date, so
+    /// that nobody has to look at the whole table for it.
+    pub fn digest(&self) -> u128 {
+        self.digest
     }
 
     /// Judges a batch of `records` records.
@@ -76,7 +81,7 @@ impl ProducerTable {
     /// those remembered, or a new epoch that does not start at 0. A producer that is not remembered may start
     /// anywhere, unless there is no room for it: `TooManyProducers`.
     pub fn check(&self, producer: ProducerRef, records: u32) -> Result<Admission> {
-        let Some(known) = self.find(producer.id) else {
+        let Some(known) = self.known.get(&producer.id) else {
             if self.len() >= PRODUCERS_MAX {
                 return Err(Error::TooManyProducers { producers_max: PRODUCERS_MAX as u64 });
             }
@@ -97,7 +102,7 @@ impl ProducerTable {
                     end_offset: base_offset + u64::from(records),
                 });
             }
-            known.batches.back().map_or(0, |last| sequence_after(last.base_sequence, last.records))
+            known.batches.last().map_or(0, |last| sequence_after(last.base_sequence, last.records))
         };
         if producer.base_sequence != expected {
             let got = producer.base_sequence;
@@ -109,19 +114,10 @@ impl ProducerTable {
     /// Remembers a batch that was appended at `base_offset`.
     pub fn record(&mut self, producer: ProducerRef, records: u32, base_offset: u64) {
         let ProducerRef { id, epoch, base_sequence } = producer;
-        let known = self.recent.entry(id).or_insert_with(|| {
-            self.settled.find(id).unwrap_or_else(|| {
-                self.new += 1;
-                Producer { epoch, batches: VecDeque::new() }
-            })
-        });
-        if known.epoch != epoch {
-            *known = Producer { epoch, batches: VecDeque::new() };
-        }
-        if known.batches.len() == BATCHES_KEPT {
-            known.batches.pop_front();
-        }
-        known.batches.push_back(KeptBatch { base_sequence, records, base_offset });
+        let batch = KeptBatch { base_sequence, records, base_offset };
+        let mut known = self.forget(id).unwrap_or_else(|| Arc::new(Producer::new(epoch)));
+        Arc::make_mut(&mut known).record(epoch, batch);
+        self.remember(id, known);
     }
 
     /// Forgets producers that have written nothing from `silent_below` on; and, as long as the table is crowded, of those that
@@ -129,20 +125,12 @@ impl ProducerTable {
     /// copy of a log may do that, before its first batch, so that every copy begins with the same table. Inside a log no
     /// producer is forgotten: a forgotten one may start anywhere, so a batch that was appended before would be appended again.
     pub fn forget_silent(&mut self, silent_below: u64, quiet_below: u64) {
-        self.settle();
-        let mut left: Vec<(u64, i64)> = self.settled.last_offsets().collect();
-        left.retain(|(offset, _)| *offset >= silent_below);
-        let surplus = (left.len() + 1).saturating_sub(CROWDED);
-        if surplus > 0 {
-            // No two producers have a batch at the same offset, so that which of them go depends on the table alone.
-            left.sort_unstable();
-            let quiet = left.partition_point(|(offset, _)| *offset < quiet_below);
-            left.drain(..surplus.min(quiet));
-        }
-        if left.len() < self.settled.len() {
-            let mut ids: Vec<i64> = left.into_iter().map(|(_, id)| id).collect();
-            ids.sort_unstable();
-            self.settled = self.settled.only(&ids);
+        while let Some(&(newest, id)) = self.newest.get_min() {
+            if newest < silent_below || self.is_crowded() && newest < quiet_below {
+                self.forget(id);
+            } else {
+                break;
+            }
         }
     }
 
@@ -153,43 +141,25 @@ impl ProducerTable {
 
     /// Encodes the table in order of producer id, so that equal tables are equal bytes.
     pub fn encode(&self) -> Vec<u8> {
-        if let (true, Some(bytes)) = (self.recent.is_empty(), self.settled.bytes()) {
-            return bytes.to_vec();
-        }
-        let mut recent: Vec<_> = self.recent.iter().collect();
-        recent.sort_unstable_by_key(|(id, _)| **id);
-        let mut recent = recent.into_iter().peekable();
-        let mut out = settled::begin(
-            self.len(),
-            self.settled.bytes_len() + self.recent.len() * settled::ENTRY_BYTES_MAX,
-        );
-        for (id, entry) in self.settled.entries() {
-            while let Some((id, producer)) = recent.next_if(|(recent, _)| **recent < id) {
-                settled::put(&mut out, *id, producer);
-            }
-            if !self.recent.contains_key(&id) {
-                out.extend_from_slice(entry);
-            }
-        }
-        recent.for_each(|(id, producer)| settled::put(&mut out, *id, producer));
-        out
+        self.changes_since(&Self::new())
     }
 
     /// Decodes what [`ProducerTable::encode`] wrote; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        Some(Self { settled: Settled::parse(bytes.to_vec())?, ..Self::default() })
+        Self::new().with_changes(bytes)
     }
 
-    fn find(&self, id: i64) -> Option<Cow<'_, Producer>> {
-        self.recent.get(&id).map(Cow::Borrowed).or_else(|| self.settled.find(id).map(Cow::Owned))
+    fn remember(&mut self, id: i64, producer: Arc<Producer>) {
+        self.newest.insert((producer.newest_offset(), id));
+        self.digest = self.digest.wrapping_add(producer.digest(id));
+        self.known.insert(id, producer);
     }
 
-    /// Makes one encoded table of all.
-    fn settle(&mut self) {
-        if !self.recent.is_empty() {
-            let settled = Settled::parse(self.encode()).expect("a table reads what it has written");
-            *self = Self { settled, ..Self::default() };
-        }
+    fn forget(&mut self, id: i64) -> Option<Arc<Producer>> {
+        let producer = self.known.remove(&id)?;
+        self.newest.remove(&(producer.newest_offset(), id));
+        self.digest = self.digest.wrapping_sub(producer.digest(id));
+        Some(producer)
     }
 }
 
@@ -204,6 +174,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::producer::BATCHES_KEPT;
     use super::*;
 
     fn batch(epoch: i16, base_sequence: i32) -> ProducerRef {
@@ -299,23 +270,28 @@ mod tests {
 
     /// The table as one map, which is simple and slow.
     #[derive(Clone, Default)]
-    struct Naive(BTreeMap<i64, Producer>);
+    struct Naive(BTreeMap<i64, (i16, Vec<KeptBatch>)>);
 
     impl Naive {
         fn record(&mut self, producer: ProducerRef, records: u32, base_offset: u64) {
             let ProducerRef { id, epoch, base_sequence } = producer;
-            let known = self.0.entry(id).or_insert_with(|| Producer { epoch, batches: VecDeque::new() });
-            if known.epoch != epoch {
-                *known = Producer { epoch, batches: VecDeque::new() };
+            let (known, batches) = self.0.entry(id).or_insert_with(|| (epoch, Vec::new()));
+            if *known != epoch {
+                (*known, *batches) = (epoch, Vec::new());
             }
-            known.batches.push_back(KeptBatch { base_sequence, records, base_offset });
-            while known.batches.len() > BATCHES_KEPT {
-                known.batches.pop_front();
+            batches.push(KeptBatch { base_sequence, records, base_offset });
+            while batches.len() > BATCHES_KEPT {
+                batches.remove(0);
             }
         }
 
         fn forget_silent(&mut self, silent_below: u64) {
-            self.0.retain(|_, producer| producer.batches.back().unwrap().base_offset >= silent_below);
+            self.0.retain(|_, (_, batches)| batches.last().unwrap().base_offset >= silent_below);
+        }
+
+        fn is(&self, table: &ProducerTable) -> bool {
+            let known = table.known.iter();
+            known.map(|(id, known)| (*id, (known.epoch, known.batches.to_vec()))).eq(self.0.clone())
         }
     }
 
@@ -330,6 +306,7 @@ mod tests {
         Roll {
             silent: u64,
         },
+        /// The table is made again from what it was and the changes since.
         Restart,
     }
 
@@ -345,8 +322,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_table_that_is_rolled_and_restarted_is_the_one_of_a_plain_map(steps in steps()) {
+        fn a_table_that_is_rolled_and_made_from_changes_is_the_one_of_a_plain_map(steps in steps()) {
             let (mut table, mut naive, mut end, mut sequence) = (ProducerTable::new(), Naive::default(), 0_u64, 0_i32);
+            let (mut first, mut seen) = (table.clone(), vec![table.clone()]);
             for step in steps {
                 match step {
                     Step::Append { id, epoch, records } => {
@@ -359,18 +337,37 @@ mod tests {
                         table.forget_silent(end.saturating_sub(silent), 0);
                         naive.forget_silent(end.saturating_sub(silent));
                     }
-                    Step::Restart => table = ProducerTable::decode(&table.encode()).unwrap(),
+                    Step::Restart => {
+                        table = first.with_changes(&table.changes_since(&first)).unwrap();
+                        first = table.clone();
+                    }
                 }
-                prop_assert_eq!(table.len(), naive.0.len());
-                for id in 0..12 {
-                    let found = table.find(id);
-                    prop_assert_eq!(found.as_deref(), naive.0.get(&id));
-                }
+                prop_assert!(naive.is(&table));
+                prop_assert_eq!(table.newest.len(), table.len());
+                seen.push(table.clone());
             }
-            let copy = ProducerTable::decode(&table.encode()).unwrap();
-            prop_assert_eq!(&copy, &table);
-            prop_assert_eq!(copy.len(), table.len());
+            // Whatever table the changes are told from, they lead to this one, and its digest is its own.
+            for earlier in &seen {
+                let again = earlier.with_changes(&table.changes_since(earlier)).unwrap();
+                prop_assert_eq!((&again, again.digest(), &again.newest), (&table, table.digest(), &table.newest));
+                prop_assert_eq!(earlier.digest() == table.digest(), earlier.known == table.known);
+            }
+            prop_assert_eq!(ProducerTable::decode(&table.encode()), Some(table));
         }
+    }
+
+    #[test]
+    fn changes_are_as_large_as_what_has_changed() {
+        let batch = |id: i64| ProducerRef { id, epoch: 0, base_sequence: 0 };
+        let mut first = ProducerTable::new();
+        (0..50_000).for_each(|id| first.record(batch(id), 1, id as u64));
+        let mut table = first.clone();
+        assert_eq!(table.changes_since(&first).len(), 8);
+        table.record(ProducerRef { base_sequence: 1, ..batch(7) }, 1, 50_000);
+        table.record(batch(50_000), 1, 50_001);
+        table.forget_silent(2, 0);
+        let (new, changed, forgotten) = (8 + 19, 8 + 35, 8);
+        assert_eq!(table.changes_since(&first).len(), 8 + new + changed + 2 * forgotten);
     }
 
     #[test]
@@ -379,6 +376,12 @@ mod tests {
         for i in 0..9 {
             table.record(ProducerRef { id: i64::from(i) % 3, epoch: 1, base_sequence: i }, 2, i as u64);
         }
+        let mut later = table.clone();
+        later.record(ProducerRef { id: 7, epoch: 0, base_sequence: 0 }, 1, 18);
+        later.forget_silent(14, 0);
+        let changes = later.changes_since(&table);
+        assert_eq!(table.with_changes(&changes), Some(later));
+        assert_eq!(ProducerTable::decode(&changes), None, "nobody is forgotten who was not known");
         let bytes = table.encode();
         assert_eq!(ProducerTable::decode(&bytes), Some(table));
         for length in 0..bytes.len() {
@@ -386,9 +389,9 @@ mod tests {
         }
         assert_eq!(ProducerTable::decode(&[0xff; 64]), None);
         let (mut twice, mut unsorted) = (bytes.clone(), bytes.clone());
-        let entry = (bytes.len() - 4) / 3;
+        let entry = (bytes.len() - 8) / 3;
         twice.copy_within(4..4 + entry, 4 + entry);
-        unsorted.copy_within(4 + 2 * entry.., 4);
+        unsorted.copy_within(4 + 2 * entry..4 + 3 * entry, 4);
         assert_eq!([twice, unsorted].map(|bytes| ProducerTable::decode(&bytes)), [None, None]);
     }
 }
