@@ -61,7 +61,7 @@ class RecordingDataPlane:
 def test_the_data_plane_hears_of_a_policy_before_the_state_that_brought_it_and_only_once() -> None:
     machine, data_plane = MetadataMachine(), RecordingDataPlane()
     config = parse_config(["--segment-entries-max", "9"], {})
-    feed = Feed(data_plane, config, uuid4())
+    feed = Feed(data_plane, config)
     replication = {"factor": 1, "write_quorum": 1}
     machine.apply(envelope({"bootstrap": {"cluster_id": str(uuid4()), "replication": replication}}))
     feed.take(machine.view())

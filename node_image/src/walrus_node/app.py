@@ -105,7 +105,7 @@ async def _start(
     view.wait_for("data plane: opening the store")
     data_plane = await open_data_plane(ground, entered)
     closing.add_blocking(data_plane.stop, _GRACE_MS)
-    publication.add(Feed(data_plane, config, entered.identity.disk).take)
+    publication.add(Feed(data_plane, config).take)
     serving = Serving(member, data_plane, with_ports(fronted.bound, data_plane.addresses()))
     view.reach(serving)
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
-from uuid import UUID
 
 import walrus_core
 
@@ -103,17 +102,15 @@ class DataPlane(Protocol):
 class Feed:
     """Gives the data plane each published state, and the rollover policy where it has become another one."""
 
-    def __init__(self, data_plane: DataPlane, config: Config, disk: UUID) -> None:
-        """*data_plane* has been opened with *config*, on *disk*."""
+    def __init__(self, data_plane: DataPlane, config: Config) -> None:
+        """*data_plane* has been opened with *config*."""
         self._data_plane = data_plane
         self._config = config
-        self._disk = disk
         self._policy = rollover_policy(config, {})
 
     def take(self, state: ClusterState) -> None:
         """Pass a state on; one call at a time."""
-        me = state.nodes.get(self._disk)
-        policy = rollover_policy(self._config, state.config.entries, draining=me is not None and me.draining)
+        policy = rollover_policy(self._config, state.config.entries)
         if policy != self._policy:
             self._data_plane.configure(json.dumps(policy))
             self._policy = policy

@@ -6,11 +6,8 @@ from collections.abc import Mapping
 
 from walrus_node.config import Config
 
-# A node that is drained keeps no segment longer than it must: the next leader is another one.
-_DRAINING = {"segment_entries_max": 1, "segment_age_ms_min": 0, "monitor_check_ms": 200}
 
-
-def rollover_policy(config: Config, settings: Mapping[str, int], *, draining: bool = False) -> dict[str, int]:
+def rollover_policy(config: Config, settings: Mapping[str, int]) -> dict[str, int]:
     """What the data plane is configured with; settings that are none of its own are left out."""
     own = {
         "segments.max_entries": ("segment_entries_max", config.segment_entries_max),
@@ -19,5 +16,4 @@ def rollover_policy(config: Config, settings: Mapping[str, int], *, draining: bo
         "segments.min_age_ms": ("segment_age_ms_min", config.segment_age_ms_min),
         "segments.check_interval_ms": ("monitor_check_ms", config.monitor_check_ms),
     }
-    policy = {option: settings.get(key, value) for key, (option, value) in own.items()}
-    return policy | _DRAINING if draining else policy
+    return {option: settings.get(key, value) for key, (option, value) in own.items()}
