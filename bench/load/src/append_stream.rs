@@ -1,4 +1,4 @@
-//! One idempotent producer that streams ready batches and keeps so many of them in flight.
+//! Idempotent producers, one as a rule, whose ready batches one stream carries; so many of them are kept in flight.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -155,10 +155,11 @@ async fn stream(log: &mut LogClient<Channel>, arguments: &Arguments, until: Unti
     Ok(Run { latencies, acknowledged, acks, payload: producer.payload })
 }
 
-/// Builds the batches of one producer: records count up, and so do its sequences.
+/// Builds batches: records count up, and so do the sequences of each of the producers, which take turns.
 struct Producer {
     topic: String,
-    id: i64,
+    first_id: i64,
+    producers: u64,
     epoch: i16,
     payload: Payload,
     builder: BatchBuilder,
@@ -173,7 +174,8 @@ impl Producer {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
         Ok(Self {
             topic: arguments.topic.clone(),
-            id: id.producer_id,
+            first_id: id.producer_id,
+            producers: arguments.producers,
             epoch: i16::try_from(id.producer_epoch)?,
             payload: Payload::with_pool(arguments.record_bytes, arguments.batch_records),
             builder: BatchBuilder::new(),
@@ -185,8 +187,12 @@ impl Producer {
     }
 
     fn next_batch(&mut self) -> Result<AppendRequest> {
-        let base_sequence = i32::try_from(self.next_record % (1 << 31))?;
-        self.builder.producer(ProducerRef { id: self.id, epoch: self.epoch, base_sequence });
+        let number = self.next_record / self.batch_records as u64;
+        // The broker knows producers by whatever id they have; ids are drawn from 62 bits, and these follow the one that it drew.
+        let id = (self.first_id + i64::try_from(number % self.producers)?) & (i64::MAX >> 1);
+        let sent = number / self.producers * self.batch_records as u64;
+        let base_sequence = i32::try_from(sent % (1 << 31))?;
+        self.builder.producer(ProducerRef { id, epoch: self.epoch, base_sequence });
         for (number, record) in (self.next_record..).zip(self.payload.batch(self.next_record)) {
             let key = self.keys.map(|keys| (number % keys).to_be_bytes());
             self.builder.push(key.as_ref().map(|key| &key[..]), Some(record), self.timestamp_ms, &[]);

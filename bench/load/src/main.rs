@@ -41,6 +41,9 @@ struct Arguments {
     /// How many keys the records have, in turn; without it they have none.
     #[arg(long)]
     keys: Option<u64>,
+    /// How many producers take turns, a batch each.
+    #[arg(long, default_value_t = 1)]
+    producers: u64,
     /// How many records `fill` appends.
     #[arg(long)]
     records: Option<u64>,
@@ -83,7 +86,10 @@ async fn main() -> Result<()> {
         "--seconds must be positive, got {}",
         arguments.seconds
     );
-    ensure!(arguments.batch_records > 0 && arguments.in_flight > 0, "nothing to send");
+    ensure!(
+        arguments.batch_records > 0 && arguments.in_flight > 0 && arguments.producers > 0,
+        "nothing to send"
+    );
     let sample = match arguments.case {
         Case::AppendStream => append_stream::measure(&arguments).await?,
         Case::Fill => append_stream::fill(&arguments).await?,

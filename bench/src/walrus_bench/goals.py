@@ -101,6 +101,7 @@ GOALS: Mapping[str, Goal] = {
     "kill_to_ack_p99": Goal("s", None, Measure.VALUE, Better.LOWER, 4),
     "silent_host_p99": Goal("s", None, Measure.VALUE, Better.LOWER, 4),
     "planned_roll_pause_p99": Goal("ms", None, Measure.VALUE, Better.LOWER, 50),
+    "roll_by_producers": Goal("x", None, Measure.VALUE, Better.LOWER, 1.5),
     "replicated_append": Goal("records/s", "durable_stream", Measure.VALUE, Better.HIGHER, 100_000),
     "replicated_append_p50": Goal("us", "durable_4k_p50", Measure.RATIO, Better.LOWER, 4.0),
     "replicated_over_single": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.3),
