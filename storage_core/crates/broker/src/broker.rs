@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
+use walrus_log::batch::{Batch, RecordsSeen};
 use walrus_metadata::Remains;
 use walrus_model::TopicId;
 
@@ -40,6 +42,18 @@ impl Broker {
     /// reach its log in this order, as long as none of them fails.
     pub async fn append(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
         self.topics.append(to, batch).await
+    }
+
+    /// Does the same with a batch that was parsed and whose records were looked at, and creates no topic. Gives up after
+    /// `patience`.
+    pub(crate) async fn append_walked(
+        &self,
+        to: &PartitionRef,
+        batch: Bytes,
+        walked: (&Batch<'_>, &RecordsSeen),
+        patience: Duration,
+    ) -> Result<AppendAck> {
+        self.topics.append_walked(to, batch, walked, patience).await
     }
 
     /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.

@@ -23,7 +23,14 @@ impl Copies {
             return self.durable_batches(segment, from.0, FETCH_BYTES as usize).await;
         }
         let segment = uuid_bytes(segment.0);
-        let fetch = Fetch { segment, offset: from.0, bytes_max: FETCH_BYTES, wait_ms: 0, durable: true };
+        let fetch = Fetch {
+            segment,
+            offset: from.0,
+            bytes_max: FETCH_BYTES,
+            wait_ms: 0,
+            durable: true,
+            unconfirmed: false,
+        };
         let payload = self.cluster().peers().call(node, Request::Fetch(fetch), patience::COPY_FETCH).await?;
         let answer = FetchAnswer::decode(payload)
             .map_err(|problem| Error::Internal { message: format!("a peer's page: {problem}") })?;

@@ -211,7 +211,8 @@ impl Owner {
     /// Reads all records of the partition; says also where it begins.
     async fn replay(&self, topics: &Arc<Topics>) -> Result<(ReplayedCursors, u64)> {
         let mut replayed = ReplayedCursors::new();
-        let options = ReadOptions { bytes_max: REPLAY_BYTES, wait: Duration::ZERO, segment: None };
+        let options =
+            ReadOptions { bytes_max: REPLAY_BYTES, wait: Duration::ZERO, segment: None, unconfirmed: false };
         let mut offset = 0;
         let log_start = loop {
             let page = match topics.reading().read(&self.log, offset, options).await {
@@ -275,7 +276,12 @@ impl Owner {
                 }
             }
             let began = Instant::now();
-            let options = ReadOptions { bytes_max: PAGE_BYTES, wait: Duration::ZERO, segment: None };
+            let options = ReadOptions {
+                bytes_max: PAGE_BYTES,
+                wait: Duration::ZERO,
+                segment: None,
+                unconfirmed: false,
+            };
             match topics.reading().read(&from, offset, options).await {
                 Ok(page) if page.pieces.is_empty() => {
                     self.lock_ledger(serving)?.note_empty(key, offset, began);

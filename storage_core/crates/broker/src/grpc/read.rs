@@ -58,7 +58,7 @@ impl ReadCall {
             bytes_max => bytes_max.min(BYTES_MAX_LIMIT),
         };
         let wait = Duration::from_millis(request.wait_ms.into()).min(patience::LONG_POLL_MAX);
-        let options = ReadOptions { bytes_max, wait, segment: segment.transpose()? };
+        let options = ReadOptions { bytes_max, wait, segment: segment.transpose()?, unconfirmed: false };
         let (offset, end_offset) = (request.offset, request.end_offset);
         Ok(Self { broker, from, offset, end_offset, options, format, answered: false, ended: false })
     }

@@ -9,4 +9,7 @@ pub struct AppendAck {
     pub end_offset: u64,
     /// It was stored before, at these offsets.
     pub duplicate: bool,
+    /// Time that the leader gave all its records, milliseconds since the epoch, if its topic wants that. For a batch that was
+    /// stored before it is not the time that those have.
+    pub append_time_ms: Option<i64>,
 }

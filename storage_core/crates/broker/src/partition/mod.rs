@@ -13,7 +13,7 @@ pub(crate) mod sequencer;
 pub(crate) mod submission;
 pub(crate) mod ticket;
 mod timestamps;
-mod walking;
+pub(crate) mod walking;
 mod window;
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use walrus_log::batch::Batch;
+use walrus_log::batch::{Batch, BatchError, RecordsSeen};
 use walrus_model::{SegmentId, TopicId};
 
 use crate::cluster::routing::TopicRoute;
@@ -13,6 +13,8 @@ use crate::node::error::{Error, Result};
 use crate::partition::Partitions;
 use crate::partition::keys;
 use crate::partition::ticket::Ticket;
+use crate::partition::timestamps::Times;
+use crate::partition::walking::walk;
 
 impl Partitions {
     /// Gives a batch of a client its place in the order of a partition, which is fixed when this returns.
@@ -23,16 +25,35 @@ impl Partitions {
         bytes: Bytes,
         deadline: Instant,
     ) -> Ticket {
-        let placed = check_batch(&bytes).and_then(|batch| {
+        let placed = check_batch(&bytes)
+            .map(|batch| self.submit_walked(route, partition, bytes.clone(), (&batch, None), deadline));
+        placed.unwrap_or_else(Ticket::failed)
+    }
+
+    /// Does the same with a batch that was parsed, and with what was seen of its records, if they were looked at.
+    pub(crate) fn submit_walked(
+        &self,
+        route: &TopicRoute,
+        partition: u32,
+        bytes: Bytes,
+        (batch, seen): (&Batch<'_>, Option<&RecordsSeen>),
+        deadline: Instant,
+    ) -> Ticket {
+        let place = || {
             check_size(route, &bytes)?;
+            let mut times = seen.map_or(Times::Unknown, Times::of);
             if route.settings.needs_keys {
-                keys::check(&route.path.to_string(), &batch)?;
+                let walked = seen.map_or_else(|| walk(batch), |seen| Ok(seen.clone()));
+                let invalid = |problem: BatchError| Error::InvalidBatch { problem: problem.to_string() };
+                let walked = walked.map_err(invalid)?;
+                keys::check(&route.path.to_string(), &walked)?;
+                times = Times::of(&walked);
             }
             route.partition(partition)?;
             let sequencer = self.sequencer(route, partition)?;
-            Ok(sequencer.submit(bytes.clone(), &batch, deadline))
-        });
-        placed.unwrap_or_else(Ticket::failed)
+            Ok(sequencer.submit(bytes.clone(), batch, times, deadline))
+        };
+        place().unwrap_or_else(Ticket::failed)
     }
 
     /// Takes an append that another node sent here. Its place in the order is fixed when this returns.

@@ -1,6 +1,6 @@
 //! The timestamps of a batch that comes in: what its records have, and whether its topic takes them at the leader's time.
 
-use walrus_log::batch::Batch;
+use walrus_log::batch::{Batch, RecordsSeen};
 use walrus_metadata::Timestamps;
 
 use crate::node::error::{Error, Result};
@@ -17,13 +17,19 @@ pub(crate) enum Times {
     Between(i64, i64),
 }
 
+impl Times {
+    /// The timestamps of records that somebody has looked at.
+    pub(crate) fn of(seen: &RecordsSeen) -> Self {
+        seen.timestamps.as_ref().map_or(Self::Free, |span| Self::Between(*span.start(), *span.end()))
+    }
+}
+
 /// Looks at the timestamps of a batch whose topic bounds them.
 ///
 /// `InvalidBatch` if the records cannot be read: nobody could say what times they have.
 pub(crate) fn look(batch: &Batch<'_>) -> Result<Times> {
-    let found = walk(batch, |batch| batch.timestamps())
-        .map_err(|problem| Error::InvalidBatch { problem: problem.to_string() })?;
-    Ok(found.map_or(Times::Free, |span| Times::Between(*span.start(), *span.end())))
+    let seen = walk(batch).map_err(|problem| Error::InvalidBatch { problem: problem.to_string() })?;
+    Ok(Times::of(&seen))
 }
 
 /// Whether the rule refuses any timestamp.

@@ -30,7 +30,7 @@ use crate::partition::ack::AppendAck;
 use crate::peer::errors::encode_error;
 use crate::peer::frame::{FRAME_BYTES_MAX, Frame, FrameReader, Head};
 use crate::peer::outlet::Outlet;
-use crate::reading::reader::PAGE_BYTES_MAX;
+use crate::reading::reader::{PAGE_BYTES_MAX, Question};
 
 /// Requests of one connection that are under way; the next frame is read when one is done.
 const REQUESTS_MAX: usize = 4_096;
@@ -207,8 +207,8 @@ fn place(append: &ForwardAppend, broker: &Broker) -> Result<crate::partition::ti
 
 fn append_answer(ack: Option<AppendAck>) -> AppendAnswer {
     match ack {
-        Some(AppendAck { base_offset, end_offset, duplicate }) => {
-            AppendAnswer { base_offset, end_offset, duplicate, moved: false }
+        Some(AppendAck { base_offset, end_offset, duplicate, append_time_ms }) => {
+            AppendAnswer { base_offset, end_offset, duplicate, moved: false, append_time_ms }
         }
         None => AppendAnswer { moved: true, ..AppendAnswer::default() },
     }
@@ -217,7 +217,7 @@ fn append_answer(ack: Option<AppendAck>) -> AppendAnswer {
 async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
     match Kind::try_from(i32::from(frame.kind)) {
         Ok(Kind::Fetch) => {
-            let Fetch { segment, offset, bytes_max, wait_ms, durable } = decode(frame.payload)?;
+            let Fetch { segment, offset, bytes_max, wait_ms, durable, unconfirmed } = decode(frame.payload)?;
             let bytes_max = (bytes_max as usize).min(PAGE_BYTES_MAX);
             if durable {
                 let batches =
@@ -226,8 +226,8 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
                 return Ok(weighed(broker, Purpose::Repairs, page.encode_to_vec()));
             }
             let wait = Duration::from_millis(wait_ms.into()).min(patience::LONG_POLL_MAX);
-            let page =
-                broker.reading().fetch_here(SegmentId(uuid(&segment)?), offset, bytes_max, wait).await?;
+            let question = Question { offset, bytes_max, wait, unconfirmed };
+            let page = broker.reading().fetch_here(SegmentId(uuid(&segment)?), question).await?;
             Ok(weighed(broker, Purpose::Reads, page.encode_to_vec()))
         }
         Ok(Kind::Prepare) => {

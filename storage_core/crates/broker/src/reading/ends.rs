@@ -29,6 +29,14 @@ impl Reading {
         Ok(end_of(listed, sizes.get(&listed.descriptor.id)))
     }
 
+    /// The high watermark of a partition as far as this node knows, which asks nobody: that of its leader where it leads, else the
+    /// least that it can be.
+    pub(crate) fn known_high_watermark(&self, partition: &Partition) -> u64 {
+        let Some(last) = partition.segments.last() else { return partition.log_start().0 };
+        let lead = self.copies().table().lead(last.descriptor.id);
+        lead.map_or_else(|| end_of(last, None), |lead| lead.high_watermark.get())
+    }
+
     /// The ends of some partitions of a topic, or why one is not sure. Asks each node once.
     pub(crate) async fn ends_of(
         &self,

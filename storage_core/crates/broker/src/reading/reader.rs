@@ -25,7 +25,7 @@ use crate::reading::Reading;
 use crate::reading::failures::Failures;
 
 /// Options of a read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
     /// About how many bytes to answer; at least one batch is always answered.
     pub bytes_max: usize,
@@ -33,6 +33,22 @@ pub struct ReadOptions {
     pub wait: Duration,
     /// The only segment to read from; at its end the page is empty. `None` reads from whichever has the offset.
     pub segment: Option<SegmentId>,
+    /// An empty page says that nothing is there as far as one node knows, and no other is asked whether that is so: whoever reads
+    /// comes again.
+    pub unconfirmed: bool,
+}
+
+/// What is asked of one copy of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    /// First offset that is wanted.
+    pub(crate) offset: u64,
+    /// See [`ReadOptions::bytes_max`].
+    pub(crate) bytes_max: usize,
+    /// See [`ReadOptions::wait`].
+    pub(crate) wait: Duration,
+    /// See [`ReadOptions::unconfirmed`].
+    pub(crate) unconfirmed: bool,
 }
 
 /// Whole batches of one segment; the first contains the wanted offset. Empty at the high watermark.
@@ -112,7 +128,8 @@ impl Reading {
             }
             let may_wait = || Instant::now() < decided_by && !self.cluster().is_cut_off(&segment.descriptor);
             let is_only_copy = segment.descriptor.replicas.len() == 1;
-            let fetched = self.fetch(&segment, offset, bytes_max, wait).await;
+            let question = Question { offset, bytes_max, wait, unconfirmed: options.unconfirmed };
+            let fetched = self.fetch(&segment, question).await;
             if let Some(end) = end
                 && segment.is_lost()
                 && has_nothing(&fetched)
@@ -212,13 +229,8 @@ impl Reading {
     }
 
     /// Fetches batches from the own disk if it has a copy that may answer, else from a node that does.
-    async fn fetch(
-        &self,
-        segment: &Segment,
-        offset: u64,
-        bytes_max: usize,
-        wait: Duration,
-    ) -> Result<FetchAnswer> {
+    async fn fetch(&self, segment: &Segment, question: Question) -> Result<FetchAnswer> {
+        let Question { offset, bytes_max, wait, unconfirmed } = question;
         let descriptor = &segment.descriptor;
         let me = self.cluster().node_id();
         let is_open = is_open(segment);
@@ -236,7 +248,7 @@ impl Reading {
             let is_whole =
                 || self.copies().bucket().log(LogId(descriptor.id.0)).is_some_and(|log| log.is_sealed());
             if is_open || sources.len() == 1 || is_whole() {
-                match self.fetch_here(descriptor.id, offset, bytes_max, wait).await {
+                match self.fetch_here(descriptor.id, question).await {
                     Err(error @ Error::Corrupted { .. }) if !is_open => failures.add(error),
                     answered => return answered,
                 }
@@ -249,6 +261,7 @@ impl Reading {
                 bytes_max: u32::try_from(bytes_max).unwrap_or(u32::MAX),
                 wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
                 durable: false,
+                unconfirmed,
             };
             let decoded = |payload: Bytes| {
                 FetchAnswer::decode(payload)
@@ -276,13 +289,8 @@ impl Reading {
     }
 
     /// Answers from the own copy of a segment, below the high watermark; waits there.
-    pub(crate) async fn fetch_here(
-        &self,
-        segment: SegmentId,
-        offset: u64,
-        bytes_max: usize,
-        wait: Duration,
-    ) -> Result<FetchAnswer> {
+    pub(crate) async fn fetch_here(&self, segment: SegmentId, question: Question) -> Result<FetchAnswer> {
+        let Question { offset, bytes_max, wait, unconfirmed } = question;
         let until = Instant::now() + wait;
         let mut metadata = self.cluster().watch_metadata();
         let mut lost = self.cluster().liveness().watch_lost();
@@ -291,7 +299,9 @@ impl Reading {
             lost.mark_unchanged();
             let Some(log) = self.own_copy(segment).await? else {
                 // Nobody has appended to it, as far as this disk knows.
-                self.copies().may_claim_end(&self.descriptor_of(segment)?).await?;
+                if !unconfirmed {
+                    self.copies().may_claim_end(&self.descriptor_of(segment)?).await?;
+                }
                 return Ok(nothing_yet(offset));
             };
             let lead = self.copies().table().lead(segment);
@@ -322,6 +332,9 @@ impl Reading {
             }
             let empty = FetchAnswer { batches: Vec::new(), next_offset: offset, high_watermark, sealed };
             if sealed {
+                return Ok(empty);
+            }
+            if unconfirmed && offset == high_watermark && Instant::now() >= until {
                 return Ok(empty);
             }
             if offset != high_watermark || Instant::now() >= until {

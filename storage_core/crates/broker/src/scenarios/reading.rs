@@ -10,7 +10,7 @@ use super::node::{TestNode, batch, place};
 use crate::ReadOptions;
 
 fn waiting(wait: Duration) -> ReadOptions {
-    ReadOptions { bytes_max: 1 << 20, wait, segment: None }
+    ReadOptions { bytes_max: 1 << 20, wait, segment: None, unconfirmed: false }
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,7 +85,7 @@ fn one_record(payload: &str) -> Result<Bytes> {
 
 /// Answers the record at an offset. An offset behind the last record is empty, and no error.
 async fn read_at(broker: &Broker, from: &PartitionRef, offset: u64) -> Result<Answer> {
-    let options = ReadOptions { bytes_max: 1, wait: Duration::ZERO, segment: None };
+    let options = ReadOptions { bytes_max: 1, wait: Duration::ZERO, segment: None, unconfirmed: false };
     let page = match broker.read(from, offset, options).await {
         Err(Error::OffsetOutOfRange { end, .. }) if offset >= end => return Ok(Answer::Empty),
         page => page?,

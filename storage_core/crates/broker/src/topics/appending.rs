@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use walrus_log::batch::{Batch, RecordsSeen};
 
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
@@ -23,11 +24,46 @@ impl Topics {
         let deadline = started + Duration::from_millis(self.cluster().config().append_wait_ms);
         // Nothing is awaited before the batch has its place: this keeps the callers' order.
         let ticket = self.submit(to, bytes.clone(), deadline);
+        self.finish(to, ticket, started, || self.submit(to, bytes.clone(), deadline)).await
+    }
+
+    /// Does the same with a batch that was parsed and whose records were looked at, and creates no topic. Gives up after
+    /// `patience`.
+    pub(crate) async fn append_walked(
+        &self,
+        to: &PartitionRef,
+        bytes: Bytes,
+        (batch, seen): (&Batch<'_>, &RecordsSeen),
+        patience: Duration,
+    ) -> Result<AppendAck> {
+        let started = Instant::now();
+        let deadline = started + patience;
+        let submit = || {
+            let routing = self.cluster().routing();
+            let unknown = || Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
+            routing.find(&to.topic).map_or_else(unknown, |route| {
+                let walked = (batch, Some(seen));
+                self.partitions().submit_walked(route, to.partition, bytes.clone(), walked, deadline)
+            })
+        };
+        let ticket = submit();
+        self.finish(to, ticket, started, submit).await
+    }
+
+    /// Waits for what becomes of a batch. Where its partition was not known, metadata as new as the question say whether there is
+    /// one, and then it is submitted again.
+    async fn finish(
+        &self,
+        to: &PartitionRef,
+        ticket: Ticket,
+        started: Instant,
+        submit: impl Fn() -> Ticket,
+    ) -> Result<AppendAck> {
         let result = match ticket.finish(self.copies()).await {
             Err(unknown) if unknown.is_unknown() => {
                 match self.cluster().find_confirmed(|| self.cluster().routing().partition(to).map(drop)).await
                 {
-                    Ok(()) => self.submit(to, bytes, deadline).finish(self.copies()).await,
+                    Ok(()) => submit().finish(self.copies()).await,
                     Err(error) => Err(error),
                 }
             }

@@ -32,7 +32,7 @@ pub(crate) async fn put(broker: &Broker, to: &PartitionRef, value: &str) -> Resu
 }
 
 pub(crate) fn options(wait: Duration) -> ReadOptions {
-    ReadOptions { bytes_max: 64 << 10, wait, segment: None }
+    ReadOptions { bytes_max: 64 << 10, wait, segment: None, unconfirmed: false }
 }
 
 /// Reads values and their offsets from `offset` until there are `count`.

@@ -104,6 +104,7 @@ fn sealed_segments_are_readable_by_themselves_from_every_node() {
                     bytes_max: 1 << 20,
                     wait: Duration::ZERO,
                     segment: Some(segment.uuid),
+                    unconfirmed: false,
                 };
                 let page = broker.read(&topic, segment.base_offset, options).await.unwrap();
                 assert_eq!((page.batches().count(), page.next_offset), (5, segment.end_offset));

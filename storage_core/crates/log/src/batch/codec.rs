@@ -4,7 +4,7 @@
 //! The memory of decompressed records grows with what comes out of the stream; a snappy block, which claims its size,
 //! gets no more than its bytes can hold. So there is a limit to the bytes and none to the ratio.
 
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 
 use super::error::BatchError;
 
@@ -30,6 +30,28 @@ pub(super) fn decompress(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError>
         }
         _ => Err(BatchError::UnknownCodec { codec }),
     }
+}
+
+/// Bytes that a reader of decompressed records holds beside what its codec needs.
+const READER_BYTES: usize = 32 << 10;
+
+/// Decompresses records little by little; the codec must not be "none". Each block of snappy is opened as a whole: those of
+/// Java's frame are small, a stream of one block takes what it opens to.
+pub(super) fn reader(codec: u8, bytes: &[u8]) -> Result<Box<dyn BufRead + '_>, BatchError> {
+    Ok(match codec {
+        1 => buffered(flate2::bufread::MultiGzDecoder::new(bytes)),
+        2 => Box::new(SnappyReader::new(bytes)),
+        3 => buffered(lz4_flex::frame::FrameDecoder::new(bytes)),
+        4 => {
+            let decoder = zstd::stream::read::Decoder::with_buffer(bytes);
+            buffered(decoder.map_err(|problem| damaged(codec, &problem))?)
+        }
+        _ => return Err(BatchError::UnknownCodec { codec }),
+    })
+}
+
+fn buffered<'a>(stream: impl Read + 'a) -> Box<dyn BufRead + 'a> {
+    Box::new(BufReader::with_capacity(READER_BYTES, stream))
 }
 
 /// Compresses records with the codec's usual effort; the codec must not be "none". Snappy becomes one block.
@@ -68,26 +90,86 @@ fn read_all(codec: u8, stream: impl Read) -> Result<Vec<u8>, BatchError> {
 
 /// Decompresses one snappy block, or Java's frame of several.
 fn snappy(bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
-    let mut opened = Vec::new();
-    if !bytes.starts_with(JAVA_FRAME) {
-        snappy_block(bytes, &mut opened)?;
-        return Ok(opened);
-    }
-    let mut rest = bytes.get(JAVA_FRAME_BYTES..).ok_or_else(|| damaged(2, &"its frame is cut off"))?;
-    while !rest.is_empty() {
-        // Each of several streams that were written one after the other has its own frame.
-        if rest.starts_with(JAVA_FRAME) {
-            rest = rest.get(JAVA_FRAME_BYTES..).ok_or_else(|| damaged(2, &"its frame is cut off"))?;
-            continue;
-        }
-        let (length, behind) =
-            rest.split_first_chunk::<4>().ok_or_else(|| damaged(2, &"the length of a block is cut off"))?;
-        let block = behind.split_at_checked(u32::from_be_bytes(*length) as usize);
-        let (block, behind) = block.ok_or_else(|| damaged(2, &"a block is cut off"))?;
+    let (mut opened, mut blocks) = (Vec::new(), SnappyBlocks::new(bytes));
+    while let Some(block) = blocks.next()? {
         snappy_block(block, &mut opened)?;
-        rest = behind;
     }
     Ok(opened)
+}
+
+/// The blocks of a snappy stream: one, or those of Java's frames.
+struct SnappyBlocks<'a> {
+    rest: &'a [u8],
+    is_framed: bool,
+}
+
+impl<'a> SnappyBlocks<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, is_framed: bytes.starts_with(JAVA_FRAME) }
+    }
+
+    fn next(&mut self) -> Result<Option<&'a [u8]>, BatchError> {
+        if !self.is_framed {
+            let block = std::mem::take(&mut self.rest);
+            self.is_framed = true; // nothing comes behind the one block
+            return Ok(Some(block));
+        }
+        // Each of several streams that were written one after the other has its own frame.
+        while self.rest.starts_with(JAVA_FRAME) {
+            self.rest =
+                self.rest.get(JAVA_FRAME_BYTES..).ok_or_else(|| damaged(2, &"its frame is cut off"))?;
+        }
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (length, behind) = self
+            .rest
+            .split_first_chunk::<4>()
+            .ok_or_else(|| damaged(2, &"the length of a block is cut off"))?;
+        let block = behind.split_at_checked(u32::from_be_bytes(*length) as usize);
+        let (block, behind) = block.ok_or_else(|| damaged(2, &"a block is cut off"))?;
+        self.rest = behind;
+        Ok(Some(block))
+    }
+}
+
+/// Opens one block of a snappy stream after the other.
+struct SnappyReader<'a> {
+    blocks: SnappyBlocks<'a>,
+    opened: Vec<u8>,
+    /// How much of `opened` was taken.
+    taken: usize,
+}
+
+impl<'a> SnappyReader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { blocks: SnappyBlocks::new(bytes), opened: Vec::new(), taken: 0 }
+    }
+}
+
+impl Read for SnappyReader<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl BufRead for SnappyReader<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.taken == self.opened.len()
+            && let Some(block) = self.blocks.next().map_err(io::Error::other)?
+        {
+            self.opened.clear();
+            self.taken = 0;
+            snappy_block(block, &mut self.opened).map_err(io::Error::other)?;
+        }
+        Ok(&self.opened[self.taken..])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.taken += bytes;
+    }
 }
 
 /// Decompresses one snappy block. A block claims its decompressed size; that much memory is taken only if the bytes of the
@@ -106,11 +188,11 @@ fn snappy_block(block: &[u8], opened: &mut Vec<u8>) -> Result<(), BatchError> {
     written.map(drop).map_err(|problem| damaged(2, &problem))
 }
 
-fn damaged(codec: u8, problem: &dyn std::fmt::Display) -> BatchError {
+pub(super) fn damaged(codec: u8, problem: &dyn std::fmt::Display) -> BatchError {
     BatchError::Unopened { codec: name(codec), reason: problem.to_string() }
 }
 
-fn too_large(codec: u8) -> BatchError {
+pub(super) fn too_large(codec: u8) -> BatchError {
     BatchError::OpenedTooLarge { codec: name(codec), bytes_max: OPENED_BYTES_MAX as u64 }
 }
 

@@ -229,6 +229,11 @@ pub(super) fn write_header(batch: &mut [u8], new: &NewBatch) {
 /// which is the time of all records then, and the checksum (Kafka's `LogAppendTime`).
 pub(super) fn set_append_time(batch: &mut [u8], timestamp_ms: i64) {
     batch[ATTRIBUTES_END - 1] |= LOG_APPEND_TIME as u8;
+    set_max_timestamp(batch, timestamp_ms);
+}
+
+/// Sets the greatest timestamp of a whole batch, and the checksum.
+pub(super) fn set_max_timestamp(batch: &mut [u8], timestamp_ms: i64) {
     batch[35..43].copy_from_slice(&timestamp_ms.to_be_bytes());
     let crc = crc_fast::crc32_iscsi(&batch[CHECKED_FROM..]);
     batch[17..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());

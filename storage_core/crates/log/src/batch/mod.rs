@@ -13,6 +13,7 @@ mod header;
 mod record;
 mod varint;
 mod view;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -25,3 +26,4 @@ pub use header::{BatchHeader, HEADER_BYTES, ProducerRef, write_offsets};
 pub(crate) use header::{OFFSETS_END, write_epoch};
 pub use record::{Header, Headers, Record, Records};
 pub use view::Batch;
+pub use walk::RecordsSeen;

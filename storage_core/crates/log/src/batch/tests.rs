@@ -328,7 +328,7 @@ proptest! {
         prop_assert!(read.iter().all(|record| record.timestamp_ms == time));
         let values: Vec<_> = read.iter().map(|record| record.value.map(<[u8]>::to_vec)).collect();
         prop_assert_eq!(values, records.iter().map(|record| record.value.clone()).collect::<Vec<_>>());
-        prop_assert_eq!(stamped.timestamps().unwrap(), (time != -1).then_some(time..=time));
+        prop_assert_eq!(stamped.walk_records().unwrap().timestamps, (time != -1).then_some(time..=time));
     }
 
     #[test]
@@ -341,7 +341,7 @@ proptest! {
         let bytes = Batch::parse(&built).unwrap().0.compressed(codec).unwrap();
         let times = || records.iter().map(|record| record.timestamp_ms).filter(|time| *time != -1);
         let expected = times().min().zip(times().max()).map(|(oldest, newest)| oldest..=newest);
-        prop_assert_eq!(Batch::parse(&bytes).unwrap().0.timestamps().unwrap(), expected);
+        prop_assert_eq!(Batch::parse(&bytes).unwrap().0.walk_records().unwrap().timestamps, expected);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! A whole batch, as it is stored and sent.
 
 use std::borrow::Cow;
-use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
@@ -9,13 +8,10 @@ use super::codec;
 use super::error::BatchError;
 use super::header::{
     BatchHeader, CHECKED_FROM, HEADER_BYTES, OFFSETS_END, ProducerRef, set_append_time, set_codec,
-    update_header, write_offsets,
+    set_max_timestamp, update_header, write_offsets,
 };
 use super::record::{RECORD_BYTES_MIN, Records};
 use crate::seeded;
-
-/// The timestamp of a record that has none.
-const NO_TIMESTAMP: i64 = -1;
 
 /// A whole batch, borrowed. Its checksum was verified, and its header keeps the rules of the format.
 #[derive(Clone, Copy, Debug)]
@@ -175,23 +171,16 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// The timestamps of the records, from the lowest to the greatest, of those that have one; -1 is none. `None` if no record
-    /// has one. Every record is looked at, for a producer may have written anything into the header; a compressed batch is
-    /// opened for it.
-    ///
-    /// Errors: those of [`Batch::open`], and of a walk over records that break the format.
-    pub fn timestamps(&self) -> Result<Option<RangeInclusive<i64>>, BatchError> {
-        let opened = self.open()?;
-        let mut span: Option<RangeInclusive<i64>> = None;
-        for record in self.header.records_in(&opened) {
-            let timestamp = record?.timestamp_ms;
-            if timestamp != NO_TIMESTAMP {
-                span = Some(span.map_or(timestamp..=timestamp, |span| {
-                    timestamp.min(*span.start())..=timestamp.max(*span.end())
-                }));
-            }
-        }
-        Ok(span)
+    /// Makes the same batch with another greatest timestamp in its header, as that of a producer who put a wrong one there.
+    pub fn with_max_timestamp(&self, timestamp_ms: i64) -> Vec<u8> {
+        let mut batch = self.bytes.to_vec();
+        set_max_timestamp(&mut batch, timestamp_ms);
+        batch
+    }
+
+    /// The bytes of the records as they are stored.
+    pub(super) fn record_bytes(&self) -> &'a [u8] {
+        &self.bytes[HEADER_BYTES..]
     }
 
     /// Checks that each offset of the batch has a record; only a compaction may take records out.

@@ -116,8 +116,8 @@ fn outcome(answer: Result<Bytes, CallError>, waiting: &QueuedBatch) -> Outcome {
                 Outcome::Again { why: Obstacle::Rolling.to_string(), moved: true }
             }
             Ok(AppendAnswer { moved: true, .. }) => Outcome::Final(Err(Obstacle::Rolling.into())),
-            Ok(AppendAnswer { base_offset, end_offset, duplicate, .. }) => {
-                Outcome::Final(Ok(AppendAck { base_offset, end_offset, duplicate }))
+            Ok(AppendAnswer { base_offset, end_offset, duplicate, append_time_ms, .. }) => {
+                Outcome::Final(Ok(AppendAck { base_offset, end_offset, duplicate, append_time_ms }))
             }
             Err(problem) => {
                 Outcome::Final(Err(Error::Internal { message: format!("a peer's answer: {problem}") }))

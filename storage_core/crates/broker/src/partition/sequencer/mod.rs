@@ -152,13 +152,21 @@ impl Sequencer {
         }
     }
 
-    /// Takes a batch that `Batch::parse` has checked. Its place in the order is fixed when this returns.
-    pub(crate) fn submit(self: &Arc<Self>, bytes: Bytes, batch: &Batch<'_>, deadline: Instant) -> Ticket {
+    /// Takes a batch that `Batch::parse` has checked, with what is known of its timestamps. Its place in the order is fixed when
+    /// this returns.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        bytes: Bytes,
+        batch: &Batch<'_>,
+        times: Times,
+        deadline: Instant,
+    ) -> Ticket {
         let is_led_here = || {
             let open = self.open_segment().map(|open| open.descriptor.leader);
             open.is_some_and(|leader| is_led_by(leader, self.leaders.cluster().config()))
         };
-        match self.look_at_times(batch, is_led_here) {
+        let times = if times == Times::Unknown { self.look_at_times(batch, is_led_here) } else { Ok(times) };
+        match times {
             Ok(times) => self.place(bytes, batch, None, deadline, times),
             Err(error) => Ticket::failed(error),
         }
@@ -308,7 +316,7 @@ impl Sequencer {
     ) -> Option<Result<AppendOutcome>> {
         let &Arrival { bytes, deadline, .. } = arrival;
         match self.append_timed(leader, arrival) {
-            Ok(LocalAppend { appended, up_to_date }) => {
+            Ok((LocalAppend { appended, up_to_date }, append_time_ms)) => {
                 for place in up_to_date {
                     follower::send_alone(self.leaders.copies(), leader, place, bytes.len());
                 }
@@ -317,6 +325,7 @@ impl Sequencer {
                     base_offset: appended.base_offset.0,
                     end_offset: appended.end_offset.0,
                     duplicate: appended.duplicate,
+                    append_time_ms,
                 };
                 if !appended.duplicate {
                     self.follow_up(state, leader);
@@ -356,16 +365,22 @@ impl Sequencer {
         }
     }
 
-    /// Appends a batch whose timestamps the topic takes, or with the leader's time where the topic wants that.
-    fn append_timed(&self, leader: &Arc<Leader>, arrival: &Arrival<'_>) -> Result<LocalAppend> {
+    /// Appends a batch whose timestamps the topic takes, or with the leader's time where the topic wants that; says which.
+    fn append_timed(
+        &self,
+        leader: &Arc<Leader>,
+        arrival: &Arrival<'_>,
+    ) -> Result<(LocalAppend, Option<i64>)> {
         let &Arrival { batch, bytes, for_segment, deadline, times } = arrival;
         let (copies, rule) = (self.leaders.copies(), self.settings.load().timestamps);
         if rule == Timestamps::Appended {
-            let timed: Bytes = batch.with_append_time(leader.next_time_ms()).into();
+            let time_ms = leader.next_time_ms();
+            let timed: Bytes = batch.with_append_time(time_ms).into();
             let wrong =
                 |problem| Error::Internal { message: format!("a batch with its leader's time: {problem}") };
             let (batch, _) = Batch::parse(&timed).map_err(wrong)?;
-            return leader.append(copies, &batch, &timed, for_segment, deadline);
+            let appended = leader.append(copies, &batch, &timed, for_segment, deadline)?;
+            return Ok((appended, Some(time_ms)));
         }
         if timestamps::is_bounded(rule) {
             // The bounds may have been set behind the look, or this node may lead only since then.
@@ -373,7 +388,7 @@ impl Sequencer {
             let checked = timestamps::check(rule, times, clock::now_ms());
             checked.or_else(|refused| if leader.has(batch) { Ok(()) } else { Err(refused) })?;
         }
-        leader.append(copies, batch, bytes, for_segment, deadline)
+        Ok((leader.append(copies, batch, bytes, for_segment, deadline)?, None))
     }
 
     /// Does what is due after an append, or now and then: rolls, or has the successor allotted. Says whether a roll is due that
