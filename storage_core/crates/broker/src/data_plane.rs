@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
 use walrus_log::{Disk, Store, SyncedWrites};
-use walrus_metadata::{Listener, Metadata, Protocol};
+use walrus_metadata::{Metadata, Protocol};
 use walrus_model::ReplicaRef;
 
 use crate::broker::Broker;
@@ -23,7 +23,7 @@ use crate::copies::table::CopyTable;
 use crate::cursors;
 use crate::edge::{Door, Principal, raise_descriptors};
 use crate::ending::succession;
-use crate::node::config::{Config, ConfigError, LiveConfig};
+use crate::node::config::{Config, ConfigError, ListenerOptions, LiveConfig};
 use crate::node::locks::Lock;
 use crate::node::metrics::{LedPartition, Metrics};
 use crate::node::names::OrgName;
@@ -37,7 +37,7 @@ use crate::reading::Reading;
 use crate::topics::Topics;
 use crate::upkeep::hand_over::{self, HandOver};
 use crate::upkeep::{catch_up, compaction, departure, lag, repair, retiring, space, spread};
-use crate::{grpc, peer_server, text, upkeep};
+use crate::{grpc, kafka, peer_server, text, upkeep};
 
 /// A running data plane. Dropping it stops it.
 pub struct DataPlane {
@@ -86,18 +86,20 @@ impl DataPlane {
         let bind = |listener, address: &str| runtime.block_on(bind(listener, address));
         let peer = bind("peer", &config.peer_address)?;
         let mut of_clients = vec![
-            (Protocol::Text, OrgName::default(), bind("text", &config.text_address)?),
-            (Protocol::Grpc, OrgName::default(), bind("grpc", &config.grpc_address)?),
+            ClientListener::of_default(Protocol::Text, bind("text", &config.text_address)?),
+            ClientListener::of_default(Protocol::Grpc, bind("grpc", &config.grpc_address)?),
         ];
-        for Listener { protocol, org, address } in &config.listeners {
-            let org = OrgName::parse(org).map_err(|error| ConfigError::new(&error.to_string()))?;
-            of_clients.push((*protocol, org, bind(protocol.name(), address)?));
+        for options in &config.listeners {
+            let bound = bind(options.protocol.name(), &options.address)?;
+            of_clients.push(ClientListener::of(options, bound)?);
         }
         raise_descriptors();
         let host = config.advertise_host.as_deref();
         let mut addresses = BTreeMap::from([("peer".to_owned(), advertised(&peer, host)?)]);
-        for (protocol, org, listener) in &of_clients {
-            addresses.insert(listener_name(*protocol, org), advertised(listener, host)?);
+        for listener in &of_clients {
+            let told = listener.advertise.clone();
+            let address = told.map_or_else(|| advertised(&listener.bound, host), Ok)?;
+            addresses.insert(listener.key.clone(), address);
         }
 
         let store = open()?;
@@ -122,14 +124,23 @@ impl DataPlane {
         let topics = Arc::new(Topics::new(Arc::new(Reading::new(partitions.clone()))));
         let broker = Broker::new(topics);
         let traffic = Arc::new(text::Traffic::new(&metrics));
-        for (protocol, org, listener) in of_clients {
-            let (door, principal) = (Door::new(protocol.name(), listener, caps, 1), Principal { org });
+        let kafka_traffic = Arc::new(kafka::Traffic::new(&metrics));
+        for listener in of_clients {
+            let ClientListener { protocol, key, org, bound, admin, .. } = listener;
+            let (door, principal) = (Door::new(protocol.name(), bound, caps, 1), Principal { org });
             let (broker, traffic) = (broker.clone(), traffic.clone());
             match protocol {
                 Protocol::Text => {
                     tasks.spawn("text listener", text::serve(door, broker, principal, traffic));
                 }
                 Protocol::Grpc => tasks.spawn("grpc listener", grpc::serve(door, broker, principal)),
+                Protocol::Kafka => {
+                    let name = key.split_once('/').map_or("", |(_, name)| name).to_owned();
+                    let told = addresses[&key].clone();
+                    let listener = kafka::Listener { name, told, admin, principal };
+                    tasks
+                        .spawn("kafka listener", kafka::serve(door, broker, listener, kafka_traffic.clone()));
+                }
             }
         }
         tasks.spawn("peer listener", peer_server::serve(Door::new("peer", peer, caps, 1), broker.clone()));
@@ -153,7 +164,8 @@ impl DataPlane {
         Ok(Self { addresses, monitor, broker, publication, runtime: Lock::new(Some(runtime)) })
     }
 
-    /// `host:port` of each listener (`text`, `grpc`, `peer`; of an organisation `text/ORG`, `grpc/ORG`), as others reach it.
+    /// `host:port` of each listener (`text`, `grpc`, `peer`; of an organisation `text/ORG`, `grpc/ORG`; by its name
+    /// `kafka/NAME`), as others reach it.
     #[must_use]
     pub fn addresses(&self) -> BTreeMap<String, String> {
         self.addresses.clone()
@@ -322,10 +334,30 @@ impl Drop for DataPlane {
     }
 }
 
-/// The name of a listener of clients: that of its protocol, and behind it that of an organisation other than the default one.
-fn listener_name(protocol: Protocol, org: &OrgName) -> String {
-    let name = protocol.name();
-    if *org == OrgName::default() { name.to_owned() } else { format!("{name}/{org}") }
+/// A listener of clients whose socket is bound.
+struct ClientListener {
+    protocol: Protocol,
+    /// Its name among the addresses.
+    key: String,
+    org: OrgName,
+    bound: TcpListener,
+    /// `host:port` that clients are told, where it is not where it is bound.
+    advertise: Option<String>,
+    admin: bool,
+}
+
+impl ClientListener {
+    /// One of the two that every node has.
+    fn of_default(protocol: Protocol, bound: TcpListener) -> Self {
+        let (key, org) = (protocol.name().to_owned(), OrgName::default());
+        Self { protocol, key, org, bound, advertise: None, admin: true }
+    }
+
+    fn of(options: &ListenerOptions, bound: TcpListener) -> Result<Self, ConfigError> {
+        let org = OrgName::parse(&options.org).map_err(|error| ConfigError::new(&error.to_string()))?;
+        let (key, advertise) = (options.key(), options.advertise.clone());
+        Ok(Self { protocol: options.protocol, key, org, bound, advertise, admin: options.admin })
+    }
 }
 
 async fn bind(listener: &'static str, address: &str) -> Result<TcpListener, StartError> {

@@ -6,6 +6,8 @@ use futures_util::FutureExt as _;
 use prost::Message;
 
 use crate::copies::wire::decode_ask;
+use crate::kafka::request::Request;
+use crate::kafka::{frame, request, validation};
 use crate::node::proto::peer::{
     Confirm, CursorRequest, Fetch, FindTime, ForwardAppend, Hello, Prepare, Proof, ReplicaRequest,
     SegmentInfo,
@@ -58,6 +60,19 @@ pub fn text_frames(bytes: &[u8]) {
     }
 }
 
+/// Takes bytes from a client of Kafka's protocol as frames and requests, and what is to be appended as batches.
+pub fn kafka_frames(bytes: &[u8]) {
+    let mut input = BytesMut::from(bytes);
+    while let Ok(Some(frame)) = frame::decode(&mut input) {
+        let Ok((header, request)) = request::decode(frame) else { return };
+        let Some(Request::Produce(request)) = request else { continue };
+        let data = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+        for records in data.filter_map(|data| data.records.as_ref()) {
+            drop(validation::check(records, header.version, true));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -88,7 +103,12 @@ mod tests {
     #[test]
     fn no_input_that_fuzzing_found_worth_keeping_breaks_a_decoder() {
         type Decoder = fn(&[u8]);
-        for (name, decode) in [("peer_frames", peer_frames as Decoder), ("text_frames", text_frames)] {
+        let decoders = [
+            ("peer_frames", peer_frames as Decoder),
+            ("text_frames", text_frames),
+            ("kafka_frames", kafka_frames),
+        ];
+        for (name, decode) in decoders {
             let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
             let files: Vec<_> = fs::read_dir(&corpus).unwrap().collect();
             assert!(!files.is_empty(), "{} is empty", corpus.display());
@@ -129,6 +149,21 @@ mod tests {
             bytes.extend_from_slice(&rest);
             text_frames(&bytes);
             text_frames(&rest);
+        }
+
+        #[test]
+        fn a_frame_of_a_kafka_client_in_which_bytes_changed_is_one_or_refused(
+            changes in proptest::collection::vec(any::<(prop::sample::Index, u8)>(), 0..6),
+            cut: prop::sample::Index,
+        ) {
+            let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/kafka_frames/all");
+            let mut bytes = fs::read(corpus).unwrap();
+            for (place, byte) in changes {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            kafka_frames(&bytes[cut.index(bytes.len())..]);
+            kafka_frames(&bytes);
         }
     }
 }

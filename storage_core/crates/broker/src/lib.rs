@@ -14,6 +14,7 @@ mod ending;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod grpc;
+mod kafka;
 mod node;
 mod partition;
 pub mod peer;

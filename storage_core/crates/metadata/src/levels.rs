@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::command::{Command, Found};
 use crate::rejection::CommandRejection;
-use crate::state::{FIRST_LEVEL, Metadata, NodeState};
+use crate::state::{FIRST_LEVEL, Metadata, NodeState, Protocol};
 use crate::topic_config::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 
 /// The highest level that this version knows.
@@ -24,7 +24,7 @@ const TOPIC_CONFIG_LEVEL: u32 = 5;
 /// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
 const RETENTION_LEVEL: u32 = 6;
 /// Level from which topics say how many copies they have, whether their leaders stay and whose time their records have, are given
-/// more partitions and are compacted, and from which nodes say that they are about to stop.
+/// more partitions and are compacted, and from which nodes say that they are about to stop, and where they speak Kafka's protocol.
 const PLACEMENT_LEVEL: u32 = 7;
 
 impl Command {
@@ -36,6 +36,11 @@ impl Command {
             Self::RecoverTopic { .. } => 3,
             Self::AlterTopic { set, unset, .. } => level_of_settings(set.keys().chain(unset)),
             Self::CreateTopic { config, .. } if !config.is_empty() => level_of_settings(config.keys()),
+            Self::RegisterNode { listeners, .. }
+                if listeners.iter().any(|listener| listener.protocol == Protocol::Kafka) =>
+            {
+                PLACEMENT_LEVEL
+            }
             Self::RegisterNode { listeners, .. } if !listeners.is_empty() => ORGANISATIONS_LEVEL,
             Self::SetOrganisation { .. } | Self::RemoveOrganisation { .. } | Self::ReportEmptied { .. } => {
                 ORGANISATIONS_LEVEL

@@ -142,6 +142,14 @@ pub enum CommandRejection {
         /// The name that was asked for.
         name: String,
     },
+    /// The name breaks the rule for names of listeners.
+    #[error(
+        "{name:?} is not a name of a listener: 1 to 63 characters of [A-Za-z0-9._-], the first one a letter or digit"
+    )]
+    InvalidListenerName {
+        /// The name that was told.
+        name: String,
+    },
     /// No such organisation.
     #[error("there is no organisation {name:?}: an administrator must make it first")]
     UnknownOrganisation {

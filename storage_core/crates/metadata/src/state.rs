@@ -100,7 +100,7 @@ pub struct Node {
     /// `host:port` of the admin service; empty as long as the node has not said.
     #[serde(default)]
     pub admin_address: String,
-    /// Listeners of clients beside those two, each for one organisation.
+    /// Listeners of clients beside those two, each for one organisation, and all of Kafka's protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
     /// Name that its operator gives it, such as that of its pod; empty where it has none.
@@ -132,6 +132,10 @@ pub struct Node {
 pub struct Listener {
     /// What is spoken there.
     pub protocol: Protocol,
+    /// Name of a listener of Kafka's protocol, the same on all nodes: its clients are told the addresses of that name. The other
+    /// protocols have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Name of the organisation.
     pub org: String,
     /// `host:port`, as clients reach it.
@@ -146,6 +150,8 @@ pub enum Protocol {
     Text,
     /// gRPC.
     Grpc,
+    /// Kafka's protocol.
+    Kafka,
 }
 
 impl Protocol {
@@ -155,6 +161,7 @@ impl Protocol {
         match self {
             Self::Text => "text",
             Self::Grpc => "grpc",
+            Self::Kafka => "kafka",
         }
     }
 }
@@ -174,6 +181,14 @@ impl Node {
         let mut listeners = self.listeners.iter();
         let found = listeners.find(|found| found.protocol == Protocol::Grpc && found.org == org);
         found.map_or("", |found| &found.address)
+    }
+
+    /// Where clients of an organisation reach the node's listener of Kafka's protocol with that name; `None` where they do not.
+    #[must_use]
+    pub fn kafka_address_of(&self, name: &str, org: &str) -> Option<&str> {
+        let is_it =
+            |found: &&Listener| found.protocol == Protocol::Kafka && found.name == name && found.org == org;
+        self.listeners.iter().find(is_it).map(|found| found.address.as_str())
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
 use walrus_metadata::rolling::Limits;
-use walrus_metadata::{DEFAULT_ORG, Listener};
+use walrus_metadata::{DEFAULT_ORG, Protocol, is_org_name};
 use walrus_model::{DiskId, FsyncSchedule, NoSchedule, ProcessId};
 
 use crate::node::budget;
@@ -57,7 +57,7 @@ pub struct Config {
     pub peer_address: String,
     /// Listeners of clients beside those two, each for one organisation. Those two are for the organisation `default`.
     #[serde(default)]
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<ListenerOptions>,
     /// Host under which clients and peers reach this node; the one that is listened on if there is none.
     #[serde(default)]
     pub advertise_host: Option<String>,
@@ -134,6 +134,51 @@ pub struct Config {
     pub test_controls: bool,
 }
 
+/// A listener of clients, as it is to be opened.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListenerOptions {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Name of a listener of Kafka's protocol, the same on all nodes; the other protocols have none.
+    #[serde(default)]
+    pub name: String,
+    /// Name of the organisation of its clients.
+    #[serde(default = "default_org")]
+    pub org: String,
+    /// `host:port`; the system chooses a port for 0.
+    pub address: String,
+    /// `host:port` that its clients are told; by default [`Config::advertise_host`] and the bound port. Kafka only.
+    #[serde(default)]
+    pub advertise: Option<String>,
+    /// Whether its clients may change topics, such as by naming one that there is not yet. Kafka only.
+    #[serde(default = "yes")]
+    pub admin: bool,
+}
+
+impl ListenerOptions {
+    /// The name among the addresses of a node: that of the protocol, and behind it the listener's own or that of its
+    /// organisation.
+    pub(crate) fn key(&self) -> String {
+        let own = if self.protocol == Protocol::Kafka { &self.name } else { &self.org };
+        format!("{}/{own}", self.protocol.name())
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let (key, is_kafka) = (self.key(), self.protocol == Protocol::Kafka);
+        OrgName::parse(&self.org).map_err(|error| ConfigError(format!("listener {key}: {error}")))?;
+        if is_kafka && !is_org_name(&self.name) {
+            let problem = "its name must be 1 to 63 of [A-Za-z0-9._-], the first a letter or digit";
+            return Err(ConfigError(format!("listener {key}: {problem}")));
+        }
+        if !is_kafka && (!self.name.is_empty() || self.advertise.is_some() || !self.admin) {
+            let problem = "`name`, `advertise` and `admin` are for listeners of Kafka's protocol";
+            return Err(ConfigError(format!("listener {key}: {problem}")));
+        }
+        Ok(())
+    }
+}
+
 /// Limits on how long connections may say nothing, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -182,14 +227,14 @@ impl Config {
             return Err(ConfigError(format!("memory_budget_bytes must be at least {}", budget::BYTES_MIN)));
         }
         config.store_options()?;
-        for Listener { protocol, org, .. } in &config.listeners {
-            let name = protocol.name();
-            OrgName::parse(org).map_err(|error| ConfigError(format!("a listener of {name}: {error}")))?;
-            let same =
-                config.listeners.iter().filter(|other| other.protocol == *protocol && other.org == *org);
-            if org == DEFAULT_ORG || same.count() > 1 {
-                return Err(ConfigError(format!("organisation {org} has two listeners of {name}")));
+        let mut keys = vec![format!("text/{DEFAULT_ORG}"), format!("grpc/{DEFAULT_ORG}")];
+        for listener in &config.listeners {
+            listener.check()?;
+            let key = listener.key();
+            if keys.contains(&key) {
+                return Err(ConfigError(format!("there are two listeners {key}")));
             }
+            keys.push(key);
         }
         Ok(config)
     }
@@ -273,6 +318,10 @@ fn age_max(ms: u64) -> Option<Duration> {
 
 fn any_port() -> String {
     "127.0.0.1:0".to_owned()
+}
+
+fn default_org() -> String {
+    DEFAULT_ORG.to_owned()
 }
 
 fn auto() -> String {
@@ -368,7 +417,15 @@ mod tests {
             (r#", "listeners": [{"protocol": "text", "org": "_walrus", "address": "h:1"}]"#, "organisation"),
             (
                 r#", "listeners": [{"protocol": "grpc", "org": "default", "address": "h:1"}]"#,
-                "two listeners of grpc",
+                "two listeners grpc/default",
+            ),
+            (
+                r#", "listeners": [{"protocol": "grpc", "org": "a", "address": "h:1", "admin": false}]"#,
+                "for listeners of Kafka's protocol",
+            ),
+            (
+                r#", "listeners": [{"protocol": "kafka", "name": "a b", "address": "h:1"}]"#,
+                "its name must be",
             ),
         ];
         for (extra, name) in wrong {

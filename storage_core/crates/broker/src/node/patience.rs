@@ -30,6 +30,8 @@ pub(crate) const BARRIER: Duration = s(2);
 pub(crate) const STEP_RETRY: Duration = ms(50);
 /// Pause between two looks while this node's metadata lag behind what it has heard from another node.
 pub(crate) const NEWS_LOOK: Duration = ms(50);
+/// A request of a client that names a leader's epoch waits so long for the metadata that name it, too.
+pub(crate) const EPOCH_NEWS: Duration = s(1);
 /// A message of a peer waits so long for the metadata that the peer acted on.
 pub(crate) const MESSAGE_NEWS: Duration = s(1);
 /// The frames of one connection wait so long for the metadata that their sender knew.
@@ -88,6 +90,8 @@ pub(crate) const REPLICA_RETRY: Duration = ms(100);
 pub(crate) const DRIVER_LOOK: Duration = ms(100);
 /// Pause between two looks for batches that have waited too long.
 pub(crate) const APPEND_EXPIRY_LOOK: Duration = ms(100);
+/// Longest wait for an append that a client asks for.
+pub(crate) const PRODUCE_MAX: Duration = s(60);
 /// The node that forwards a batch gives up so much later than the leader does.
 pub(crate) const FORWARD_BEYOND_LEADER: Duration = s(2);
 /// The planned end of a segment waits so long for the acknowledgement of what was appended last.
@@ -137,6 +141,8 @@ pub(crate) const TIME_SEARCH: Duration = s(10);
 pub(crate) const END_DECIDED: Duration = s(5);
 /// A read waits so long for this node's disk to have what others have.
 pub(crate) const OWN_COPY_READABLE: Duration = s(1);
+/// A fetch of several partitions waits so long for the first look at one of them: others may have records.
+pub(crate) const FETCH_LOOK: Duration = s(1);
 /// Longest wait of a reader at the end of a log; one that waits longer asks again.
 pub(crate) const LONG_POLL_MAX: Duration = s(60);
 
@@ -187,6 +193,10 @@ pub(crate) const GRPC_KEEPALIVE: Duration = s(20);
 pub(crate) const APPEND_TURN: Duration = Duration::from_micros(200);
 /// Least pause of a client before it tries again, as `RetryInfo` tells it.
 pub(crate) const CLIENT_RETRY: Duration = ms(50);
+/// A frame or answer has so long, whatever its size.
+pub(crate) const TRANSFER: Duration = s(10);
+/// The client has so long to close a connection behind the last answer, before this node does.
+pub(crate) const FAREWELL: Duration = s(1);
 /// The host of a client that closed has so long to acknowledge the last answer.
 pub(crate) const LAST_ANSWER_ACKNOWLEDGED: Duration = s(2);
 
@@ -244,6 +254,8 @@ pub(crate) const FULL_DISK_DOUBTED: Duration = s(3);
 pub(crate) const GRPC_STOP: Duration = ms(1_200);
 /// Running requests of the text protocol have so long to end.
 pub(crate) const TEXT_STOP: Duration = ms(1_000);
+/// Running requests of Kafka's protocol have so long to end.
+pub(crate) const KAFKA_STOP: Duration = ms(1_000);
 /// Recording the deliveries of text clients has so long.
 pub(crate) const TEXT_STOP_DELIVERIES: Duration = ms(300);
 /// Tasks that still run have so long to end before they are dropped.

@@ -9,17 +9,19 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::answer::Answer;
-use super::session::{self, Limits};
+use super::session;
 use super::traffic::Traffic;
 use crate::broker::Broker;
-use crate::edge::{Arrival, Door, Principal};
+use crate::edge::{Arrival, Door, Pace, Principal};
 use crate::node::patience;
+use crate::node::strangers::Silence;
 
 /// Serves the connections of a principal until the broker's shutdown signal, then lets running requests finish.
 pub(crate) async fn serve(door: Door, broker: Broker, principal: Principal, traffic: Arc<Traffic>) {
     let stop = broker.cluster().tasks().shutdown().clone();
     let principal = Arc::new(principal);
-    let limits = Limits::new(broker.cluster().config().patience);
+    let patience = broker.cluster().config().patience;
+    let pace = Pace::new(Silence { idle: patience.text_idle(), ..patience.silence() });
     let sessions = TaskTracker::new();
     while let Some(entered) = stop.run_until_cancelled(door.enter()).await {
         let (stream, place) = match entered {
@@ -33,7 +35,7 @@ pub(crate) async fn serve(door: Door, broker: Broker, principal: Principal, traf
         let (broker, principal, traffic) = (broker.clone(), Arc::clone(&principal), Arc::clone(&traffic));
         traffic.connections.inc();
         sessions.spawn(async move {
-            session::run(stream, broker, &principal, &traffic, limits).await;
+            session::run(stream, broker, &principal, &traffic, pace).await;
             traffic.connections.dec();
             drop(place);
         });

@@ -19,9 +19,8 @@ use super::execution::execute;
 use super::traffic::Traffic;
 use crate::broker::Broker;
 use crate::cursors::Consumer;
-use crate::edge::Principal;
+use crate::edge::{Pace, Principal};
 use crate::node::budget::{Held, Purpose};
-use crate::node::config::Patience;
 use crate::node::error::Error;
 use crate::node::patience;
 
@@ -30,48 +29,13 @@ const READ_BYTES: usize = 8 * 1024;
 /// Bytes read and thrown away after a last answer, so that the close does not become a reset that eats it.
 const FAREWELL_BYTES_MAX: usize = 1 << 20;
 
-/// Limits on the time that a client may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// From the connection to its first byte.
-    first_byte: Duration,
-    /// From the first byte of a frame to its whole length.
-    header: Duration,
-    /// Between two requests.
-    idle: Duration,
-    /// For any frame or answer, whatever its size.
-    grace: Duration,
-    /// Above the grace, a frame or answer gets one second more for each so many bytes.
-    bytes_per_second_min: u32,
-    /// From the last answer on a connection that this node closes to the client's close.
-    farewell: Duration,
-}
-
-impl Limits {
-    pub(super) fn new(patience: Patience) -> Self {
-        let silence = patience.silence();
-        Self {
-            first_byte: silence.first_byte,
-            header: silence.header,
-            idle: patience.text_idle(),
-            grace: Duration::from_secs(10),
-            bytes_per_second_min: 64 * 1024,
-            farewell: Duration::from_secs(1),
-        }
-    }
-
-    fn transfer(&self, bytes: usize) -> Duration {
-        self.grace + Duration::from_secs(bytes as u64 / u64::from(self.bytes_per_second_min))
-    }
-}
-
 /// Serves the connection of a principal to its end.
 pub(super) async fn run(
     stream: TcpStream,
     broker: Broker,
     principal: &Principal,
     traffic: &Traffic,
-    limits: Limits,
+    pace: Pace,
 ) {
     let consumer = broker.consumer();
     let _ = stream.set_nodelay(true); // only a delay is lost
@@ -84,7 +48,7 @@ pub(super) async fn run(
         broker,
         principal,
         traffic,
-        limits,
+        pace,
         input,
         closed: false,
         arrivals: Arrivals::default(),
@@ -99,7 +63,7 @@ struct Session<'a> {
     broker: Broker,
     principal: &'a Principal,
     traffic: &'a Traffic,
-    limits: Limits,
+    pace: Pace,
     /// Bytes that arrived and are not consumed.
     input: BytesMut,
     /// Counts the bytes that arrived and are not answered.
@@ -176,7 +140,7 @@ impl Session<'_> {
             if self.input.is_empty() {
                 self.input = BytesMut::new(); // a waiting connection keeps no buffer
                 let stop = self.broker.cluster().tasks().shutdown();
-                let idle = if self.has_asked { self.limits.idle } else { self.limits.first_byte };
+                let idle = if self.has_asked { self.pace.idle } else { self.pace.first_byte };
                 tokio::select! {
                     readable = self.stream.readable() => readable.map_err(End::Broken)?,
                     () = sleep_until(began + idle) => return Err(End::Idle),
@@ -197,7 +161,7 @@ impl Session<'_> {
             if length.is_some_and(|length| self.input.len() >= codec::LENGTH_BYTES + length) {
                 break;
             }
-            let deadline = began + length.map_or(self.limits.header, |length| self.limits.transfer(length));
+            let deadline = began + length.map_or(self.pace.header, Pace::transfer);
             self.broker
                 .cluster()
                 .share(Purpose::Appends)
@@ -234,7 +198,7 @@ impl Session<'_> {
         answer.encode(&mut frame);
         drop(answer); // a small one may be part of a large page
         let _held = self.broker.cluster().share(Purpose::Reads).hold(frame.len());
-        let limit = self.limits.transfer(frame.len());
+        let limit = Pace::transfer(frame.len());
         timeout(limit, self.stream.write_all(&frame)).await.map_err(|_| io::ErrorKind::TimedOut)??;
         self.arrivals.answer();
         Ok(())
@@ -278,7 +242,7 @@ impl Session<'_> {
         if self.send(answer).await.is_err() || self.stream.shutdown().await.is_err() {
             return;
         }
-        let deadline = Instant::now() + self.limits.farewell;
+        let deadline = Instant::now() + patience::FAREWELL;
         let mut left = FAREWELL_BYTES_MAX;
         let mut ignored = [0; 1024];
         while left > 0 && !self.closed {

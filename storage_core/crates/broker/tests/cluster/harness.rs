@@ -14,7 +14,8 @@ use uuid::Uuid;
 use walrus_broker::{Broker, Config, DataPlane, StartError};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
 use walrus_metadata::{
-    Answer, Command, Listener, Metadata, Protocol, SegmentState, partitions_past_retention, upkeep,
+    Answer, Command, DEFAULT_ORG, Listener, Metadata, Protocol, SegmentState, partitions_past_retention,
+    upkeep,
 };
 use walrus_model::{DiskId, NodeId, ProcessId, Replication};
 
@@ -431,9 +432,19 @@ impl Cluster {
         let addresses = plane.addresses();
         let process = plane.identity()["process"].as_str().and_then(|process| process.parse().ok());
         let of_org = |(name, address): (&String, &String)| {
-            let (protocol, org) = name.split_once('/')?;
-            let protocol = if protocol == "text" { Protocol::Text } else { Protocol::Grpc };
-            Some(Listener { protocol, org: org.to_owned(), address: address.clone() })
+            let (protocol, own) = name.split_once('/')?;
+            let (own, address) = (own.to_owned(), address.clone());
+            Some(match protocol {
+                "kafka" => {
+                    let options = self.options["listeners"].as_array().into_iter().flatten();
+                    let org =
+                        options.filter(|one| one["name"] == own.as_str()).find_map(|one| one["org"].as_str());
+                    let org = org.unwrap_or(DEFAULT_ORG).to_owned();
+                    Listener { protocol: Protocol::Kafka, name: own, org, address }
+                }
+                "text" => Listener { protocol: Protocol::Text, name: String::new(), org: own, address },
+                _ => Listener { protocol: Protocol::Grpc, name: String::new(), org: own, address },
+            })
         };
         let are_known = self.metadata().level == walrus_metadata::LEVEL;
         Command::RegisterNode {

@@ -46,6 +46,9 @@ pub(super) fn register_node(
         if !is_org_name(&listener.org) {
             return Err(CommandRejection::InvalidOrganisationName { name: listener.org.clone() });
         }
+        if !listener.name.is_empty() && !is_org_name(&listener.name) {
+            return Err(CommandRejection::InvalidListenerName { name: listener.name.clone() });
+        }
     }
     if *level < metadata.level {
         return Err(CommandRejection::TooOld { knows: *level, needed: metadata.level });

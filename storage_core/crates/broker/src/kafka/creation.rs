@@ -1,0 +1,39 @@
+//! Topics that are made because a client of Kafka's protocol names them. What such clients take for granted of a topic is written
+//! into its settings, so that it is seen there and can be changed: the defaults of Kafka 4 where those here are others, and leaders
+//! that stay, since each move of one costs a client a look at the metadata.
+
+use super::context::Context;
+use crate::node::error::{Error, Result};
+use crate::node::names::TopicPath;
+use crate::topics::catalogue::NewTopic;
+
+/// Settings of topics that are made over Kafka's protocol.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("max.message.bytes", "1048588"),
+    ("message.timestamp.after.max.ms", "3600000"),
+    ("retention.ms", "604800000"),
+    ("walrus.leaders", "sticky"),
+];
+
+/// Makes a topic with one partition, unless somebody else has just made one of that name.
+pub(super) async fn create(context: &Context, path: &TopicPath) -> Result<()> {
+    let config = DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    match context.broker.create_topic(path, NewTopic { partitions: 1, config }).await {
+        Ok(_) | Err(Error::TopicExists { .. } | Error::TopicDiffers { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_metadata::DEFINITIONS;
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_settings_that_a_topic_can_have() {
+        for (name, _) in DEFAULTS {
+            assert!(DEFINITIONS.iter().any(|definition| definition.name == name), "{name}");
+        }
+    }
+}

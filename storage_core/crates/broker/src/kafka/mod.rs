@@ -1,0 +1,34 @@
+//! Kafka's protocol: what a client of any library for Kafka needs to produce and to fetch, without groups.
+//!
+//! `frame` and `schema` look at bytes of strangers before anything is allocated for what these claim; `kafka_protocol` decodes
+//! what they let through. `session` keeps one connection, whose requests are answered in their order; each API has a file.
+
+mod answer;
+mod api_versions;
+mod apis;
+mod context;
+mod creation;
+mod dispatch;
+mod epochs;
+mod errors;
+mod fetch;
+mod fetch_answer;
+mod fetched;
+pub(crate) mod frame;
+mod init_producer_id;
+mod list_offsets;
+mod listener;
+mod metadata;
+mod offset_for_leader_epoch;
+mod produce;
+mod refusals;
+pub(crate) mod request;
+mod schema;
+mod session;
+mod traffic;
+pub(crate) mod validation;
+mod window;
+
+pub(crate) use context::Listener;
+pub(crate) use listener::serve;
+pub(crate) use traffic::Traffic;

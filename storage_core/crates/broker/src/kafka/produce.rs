@@ -1,0 +1,171 @@
+//! Produce: batches are appended as they were sent, on whichever node leads; the request is answered when they are durable on as
+//! many disks as their topic asks, whether it says `acks=1` or `acks=all`. With `acks=0` nothing is answered.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
+use kafka_protocol::protocol::StrBytes;
+use walrus_log::batch::{Batch, BatchHeader};
+
+use super::answer::Outcome;
+use super::context::Context;
+use super::errors;
+use super::frame::Header;
+use super::validation::{self, Checked, Refusal};
+use crate::edge::{Operation, Resource, is_allowed};
+use crate::node::error::Error;
+use crate::node::names::{PartitionRef, TopicPath};
+use crate::node::patience;
+use crate::partition::ack::AppendAck;
+use crate::reading::reader::ReadOptions;
+
+/// Answers a request. What is appended has its place in the order of its partition once this was polled for the first time.
+pub(super) async fn outcome(context: &Context, header: Header, request: ProduceRequest) -> Outcome {
+    let acks = request.acks;
+    let refused = refusal_of_all(&request);
+    let wait = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let call = Call { context, version: header.version, wait: wait.min(patience::PRODUCE_MAX), refused };
+    let topics = request.topic_data.into_iter().map(|topic| call.topic(topic));
+    let responses = join_all(topics).await;
+    if acks != 0 {
+        return Outcome::of(header, &ProduceResponse::default().with_responses(responses));
+    }
+    let mut partitions = responses.iter().flat_map(|topic| &topic.partition_responses);
+    partitions.find(|answer| answer.error_code != 0).map_or(Outcome::Silent, |answer| Outcome::Closed {
+        // The connection is all that the client looks at.
+        why: format!("an append with acks=0 failed: {:?} {:?}", answer.error_code, answer.error_message),
+    })
+}
+
+/// Why nothing of a request is done, if nothing is.
+fn refusal_of_all(request: &ProduceRequest) -> Option<Refusal> {
+    if request.transactional_id.is_some() {
+        let code = ResponseError::TransactionalIdAuthorizationFailed;
+        return Some(Refusal::new(code, "transactions are not there yet"));
+    }
+    if !(-1..=1).contains(&request.acks) {
+        let message = format!("acks is {}, and -1, 0 and 1 are known", request.acks);
+        return Some(Refusal::new(ResponseError::InvalidRequiredAcks, message));
+    }
+    None
+}
+
+/// A batch that is durable and readable.
+struct Appended {
+    base_offset: u64,
+    append_time_ms: Option<i64>,
+    /// First offset that is there.
+    log_start: u64,
+}
+
+struct Call<'a> {
+    context: &'a Context,
+    version: i16,
+    /// Longest wait for an append.
+    wait: Duration,
+    refused: Option<Refusal>,
+}
+
+impl Call<'_> {
+    async fn topic(&self, topic: TopicProduceData) -> TopicProduceResponse {
+        let path = self.path(&topic.name);
+        let partitions = topic.partition_data.into_iter().map(|data| self.partition(path.clone(), data));
+        let answers = join_all(partitions).await;
+        TopicProduceResponse::default().with_name(topic.name).with_partition_responses(answers)
+    }
+
+    /// The topic that is meant, if the client may append to it.
+    fn path(&self, name: &str) -> Result<TopicPath, Refusal> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let principal = &self.context.listener.principal;
+        let path = principal.topic(name).map_err(|error| refusal(&error))?;
+        if !is_allowed(principal, Operation::Write, Resource::Topic(&path)) {
+            let code = ResponseError::TopicAuthorizationFailed;
+            return Err(Refusal::new(code, "appends to this topic are not allowed"));
+        }
+        Ok(path)
+    }
+
+    async fn partition(
+        &self,
+        topic: Result<TopicPath, Refusal>,
+        data: PartitionProduceData,
+    ) -> PartitionProduceResponse {
+        let response = PartitionProduceResponse::default().with_index(data.index);
+        match self.append(topic, data).await {
+            Ok(Appended { base_offset, append_time_ms, log_start }) => response
+                .with_base_offset(base_offset.cast_signed())
+                .with_log_append_time_ms(append_time_ms.unwrap_or(-1))
+                .with_log_start_offset(log_start.cast_signed()),
+            Err(Refusal { code, message, record }) => {
+                let error = |record: u32| {
+                    BatchIndexAndErrorMessage::default()
+                        .with_batch_index(record.cast_signed())
+                        .with_batch_index_error_message(Some(StrBytes::from_string(message.clone())))
+                };
+                let errors = record.into_iter().map(error).collect();
+                response
+                    .with_error_code(code.code())
+                    .with_base_offset(-1)
+                    .with_record_errors(errors)
+                    .with_error_message(Some(StrBytes::from_string(message)))
+            }
+        }
+    }
+
+    /// Appends the batch of one partition.
+    async fn append(
+        &self,
+        topic: Result<TopicPath, Refusal>,
+        data: PartitionProduceData,
+    ) -> Result<Appended, Refusal> {
+        let topic = topic?;
+        let unknown = || Error::UnknownTopic { topic: topic.to_string() };
+        let partition = u32::try_from(data.index).map_err(|_| refusal(&unknown()))?;
+        let to = PartitionRef { topic, partition };
+        let broker = &self.context.broker;
+        let needs_keys = |to: &PartitionRef| {
+            let routing = broker.cluster().routing();
+            routing.find(&to.topic).is_some_and(|route| route.settings.needs_keys)
+        };
+        let records: Bytes = data.records.unwrap_or_default();
+        let Checked { batch, seen, corrected } = validation::check(&records, self.version, needs_keys(&to))?;
+        let appended = match corrected {
+            None => broker.append_walked(&to, records.clone(), (&batch, &seen), self.wait).await,
+            Some(bytes) => {
+                let wrong = |problem| Refusal::new(ResponseError::UnknownServerError, problem);
+                let (batch, _) = Batch::parse(&bytes).map_err(wrong)?;
+                broker.append_walked(&to, bytes.clone(), (&batch, &seen), self.wait).await
+            }
+        };
+        let ack = appended.map_err(|error| refusal(&error))?;
+        let append_time_ms = self.append_time(&to, &ack).await;
+        let routing = broker.cluster().routing();
+        let log_start = routing.partition(&to).map_or(0, |(_, partition)| partition.log_start().0);
+        Ok(Appended { base_offset: ack.base_offset, append_time_ms, log_start })
+    }
+
+    /// The time that the leader gave the batch, if its topic wants that. A batch that was there before has the time of then.
+    async fn append_time(&self, to: &PartitionRef, ack: &AppendAck) -> Option<i64> {
+        let time = ack.append_time_ms?;
+        if !ack.duplicate {
+            return Some(time);
+        }
+        let options = ReadOptions { bytes_max: 1, ..ReadOptions::default() };
+        let page = self.context.broker.read(to, ack.base_offset, options).await.ok()?;
+        BatchHeader::peek(page.pieces.first()?).ok().map(|header| header.max_timestamp)
+    }
+}
+
+fn refusal(error: &Error) -> Refusal {
+    Refusal::new(errors::of_change(error), error)
+}
