@@ -18,6 +18,9 @@ from walrus_node.address import Address, is_host
 NODE_ID_MAX = 2**31 - 1
 # The organisation of listeners that name none.
 DEFAULT_ORG = "default"
+# The listener of Kafka's protocol that a node has without being told, and its port.
+KAFKA = "kafka"
+KAFKA_PORT = 9092
 FRAME_BYTES_LIMIT = 16 * 1024 * 1024
 MEMORY_BUDGET_MIN = 32 * 1024 * 1024
 
@@ -48,6 +51,25 @@ class OrgListener:
     def name(self) -> str:
         """Its name among the addresses that the data plane tells."""
         return f"{self.protocol}/{self.org}"
+
+
+@dataclass(frozen=True)
+class KafkaListener:
+    """Where to serve clients of Kafka's protocol, and what these are told of it."""
+
+    # The same on all nodes: clients are told the addresses of the listeners that have the name of theirs.
+    label: str
+    org: str
+    bind: Address
+    # None: the bound port at the host that others are told.
+    advertise: Address | None = None
+    # Whether clients may change topics, such as by naming one that there is not yet.
+    admin: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name among the addresses that the data plane tells."""
+        return f"kafka/{self.label}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +105,7 @@ class Config:
     admin: Address
     # Beside those of the organisation `default`.
     listeners: tuple[OrgListener, ...]
+    kafka: tuple[KafkaListener, ...]
     advertise_host: str | None
     raft_advertise_host: str | None
     # Each may be a name with many addresses.
@@ -133,7 +156,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     write_quorum = flags.write_quorum or factor // 2 + 1
     if write_quorum > factor:
         parser.error(f"--write-quorum {write_quorum} is above --replication-factor {factor}")
-    names = ("raft", "client", "grpc", "peer", "http", "admin")
+    names = ("raft", "client", "grpc", "peer", "http", "admin", "kafka")
     chosen = [port for name in names if (port := getattr(flags, f"{name}_port"))]
     if len(set(chosen)) < len(chosen):
         parser.error(f"two of {', '.join(f'--{name}-port' for name in names)} are the same")
@@ -142,6 +165,10 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     for listener in listeners:
         if taken.count(listener.name) > 1:
             parser.error(f"--listener: organisation {listener.org} has two listeners of {listener.protocol}")
+    kafka = tuple(listener for several in flags.kafka_listener or () for listener in several)
+    labels = [listener.label for listener in kafka]
+    if twice := {label for label in labels if labels.count(label) > 1}:
+        parser.error(f"--kafka-listener: there are two listeners {', '.join(sorted(twice))}")
     if not flags.test_controls and (flags.test_wire or flags.test_level):
         parser.error("--test-wire and --test-level are for tests: they need --test-controls")
     bind_host = flags.bind_host or _LOOPBACK
@@ -150,6 +177,10 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     if flags.secret_file is None and (why := _why_open(raft_host, admin_host)):
         parser.error(why)
     node_name = flags.node_name or socket.gethostname()
+    # Those who came from the original serve its protocol at Kafka's port. They do without the listener that nobody asked for.
+    kafka_port = flags.kafka_port if flags.kafka_port is not None or KAFKA_PORT in chosen else KAFKA_PORT
+    if KAFKA not in labels and kafka_port is not None:
+        kafka = (KafkaListener(KAFKA, DEFAULT_ORG, Address(client_host, kafka_port)), *kafka)
     return Config(
         node_id=flags.node_id,
         node_name=node_name,
@@ -161,6 +192,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         http=Address(client_host, flags.http_port),
         admin=Address(admin_host, flags.admin_port),
         listeners=listeners,
+        kafka=kafka,
         advertise_host=flags.advertise_host or flags.raft_advertise_host,
         raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
         join=join,
@@ -281,6 +313,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PROTOCOL://HOST:PORT?org=NAME",
         help="serve clients of an organisation at a port of its own, by text or grpc; repeat it or separate by commas; "
         "the other ports are for the organisation default",
+    )
+    add("--kafka-port", type=_port, metavar="PORT", help=f"Kafka's protocol; default: {KAFKA_PORT}")
+    add(
+        "--kafka-listener",
+        action="append",
+        type=_kafka_listeners,
+        metavar="NAME=HOST:PORT[,org=ORG][,advertise=HOST:PORT][,admin=off]",
+        help="one more listener of Kafka's protocol, whose clients are told the addresses of this name on all nodes; "
+        "admin=off: they change no topics; repeat it or separate by semicolons; one of the name kafka takes the place of "
+        "--kafka-port",
     )
     add("--http-port", default=8088, type=_port, help="health, metrics, status")
     add("--admin-host", type=_host, metavar="HOST", help="bind the admin service here, not to --bind-host")
@@ -472,6 +514,29 @@ def _listener(text: str) -> OrgListener:
     if match is None:
         _refuse(f"{text!r} is no listener of an organisation, such as grpc://0.0.0.0:9190?org=acme")
     return OrgListener(match[1], match[3], _address(match[2], port_min=0))
+
+
+def _kafka_listeners(text: str) -> tuple[KafkaListener, ...]:
+    return tuple(_kafka_listener(part.strip()) for part in text.split(";"))
+
+
+def _kafka_listener(text: str) -> KafkaListener:
+    named = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+    place, *rest = text.split(",")
+    match = re.fullmatch(rf"({named})=(.+)", place)
+    if match is None:
+        _refuse(f"{text!r} is no listener: NAME=HOST:PORT is expected, such as outside=0.0.0.0:9093")
+    options = dict(part.partition("=")[::2] for part in rest)
+    if len(options) < len(rest) or (unknown := options.keys() - {"org", "advertise", "admin"}):
+        told = ", ".join(sorted(unknown)) if len(options) == len(rest) else "one is there twice"
+        _refuse(f"{text!r} has options that a listener does not have ({told}): org, advertise and admin are known")
+    org, advertise, admin = options.get("org", DEFAULT_ORG), options.get("advertise"), options.get("admin", "on")
+    if not re.fullmatch(named, org):
+        _refuse(f"{org!r} is no name of an organisation")
+    if admin not in ("on", "off"):
+        _refuse(f"admin={admin} is neither on nor off")
+    reached = None if advertise is None else _address(advertise)
+    return KafkaListener(match[1], org, _address(match[2], port_min=0), reached, admin == "on")
 
 
 def _versions(text: str) -> tuple[int, int]:

@@ -31,6 +31,7 @@ from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
 from walrus_node.metadata.raft_metrics import RaftMetrics
+from walrus_node.metadata.reports import Listener
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
 from walrus_node.presence import LEASE_MS, Presence, boottime_ns
 from walrus_node.upkeep import CopyKeeper, RetentionKeeper
@@ -82,6 +83,7 @@ class Controller:
         self._changing_voters: asyncio.Task[None] | None = None
         self._raising_level: asyncio.Task[None] | None = None
         self._telling_listeners: asyncio.Task[None] | None = None
+        self._told_listeners: tuple[Listener, ...] = ()
         self.copies = CopyKeeper(store, presence)
         self._keeping_copies: asyncio.Task[None] | None = None
         self._retention = RetentionKeeper(store)
@@ -118,8 +120,10 @@ class Controller:
             self._tell_status()
             if self._changing_voters is None or self._changing_voters.done():
                 self._changing_voters = self._spawn(self._keep_voters())
-            if self._telling_listeners is None and self._store.read().metadata.knows_organisations():
-                self._telling_listeners = self._spawn(self._tell_listeners())
+            listeners = self._listeners_that_all_know()
+            is_telling = self._telling_listeners is not None and not self._telling_listeners.done()
+            if listeners != self._told_listeners and not is_telling:
+                self._telling_listeners = self._spawn(self._tell_listeners(listeners))
             if self._raising_level is None or self._raising_level.done():
                 self._raising_level = self._spawn(self._raise_level())
             if self._keeping_copies is None or self._keeping_copies.done():
@@ -139,10 +143,18 @@ class Controller:
             self._removed = outcome.reason == "UnknownNode"
             log.error("the lease is refused: %s", outcome.message)
 
-    async def _tell_listeners(self) -> None:
-        """Say where clients of organisations are served, which some member may not have understood before."""
-        if self._registration.listeners:
-            await register(self._store, self._registration)
+    def _listeners_that_all_know(self) -> tuple[Listener, ...]:
+        """Those listeners of which every member understands the registration."""
+        metadata = self._store.read().metadata
+        if not metadata.knows_organisations():
+            return ()
+        is_known = metadata.knows_placement()
+        return tuple(one for one in self._registration.listeners if is_known or one.protocol != "kafka")
+
+    async def _tell_listeners(self, listeners: tuple[Listener, ...]) -> None:
+        """Say where clients of organisations and of Kafka are served."""
+        await register(self._store, replace(self._registration, listeners=listeners))
+        self._told_listeners = listeners
 
     async def _keep_voters(self) -> None:
         status = self._store.status()

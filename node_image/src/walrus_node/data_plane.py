@@ -28,7 +28,7 @@ async def open_data_plane(ground: Ground, entered: Entered) -> walrus_core.DataP
     try:
         return await asyncio.to_thread(walrus_core.DataPlane, options)
     except walrus_core.AddressInUse as error:
-        raise StartError(f"{error}; another port: --client-port, --grpc-port, --peer-port", PORT_IN_USE) from None
+        raise StartError(f"{error}; another port: --client-port, --grpc-port, --kafka-port, --peer-port", PORT_IN_USE) from None
     except (walrus_core.Locked, walrus_core.UnsupportedFormat, walrus_core.CorruptionError) as error:
         raise StartError(f"data directory {ground.config.data_dir}: {error}", DATA_REFUSED) from None
     except (walrus_core.WalrusError, OSError) as error:
@@ -49,6 +49,17 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
         "listeners": [
             {"protocol": listener.protocol, "org": listener.org, "address": str(listener.bind)}
             for listener in config.listeners
+        ]
+        + [
+            {
+                "protocol": "kafka",
+                "name": listener.label,
+                "org": listener.org,
+                "address": str(listener.bind),
+                "advertise": str(listener.advertise) if listener.advertise else None,
+                "admin": listener.admin,
+            }
+            for listener in config.kafka
         ],
         "advertise_host": config.advertise_host,
         "backend": config.backend,

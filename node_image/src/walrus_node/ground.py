@@ -73,12 +73,15 @@ class Ground:
         return {name: str(self.config.advertised(address, hosts.get(name))) for name, address in bound.items()}
 
     def listeners(self, told: Mapping[str, str]) -> tuple[Listener, ...]:
-        """The listeners of organisations, with the ports that the data plane has *told*, as others reach them."""
-        bound = with_ports({listener.name: listener.bind for listener in self.config.listeners}, told)
+        """The listeners of organisations and of Kafka, with the ports that the data plane has *told*, as others reach them."""
+        config = self.config
+        bound = with_ports({listener.name: listener.bind for listener in (*config.listeners, *config.kafka)}, told)
         reached = self.advertised(bound)
-        return tuple(
-            Listener(listener.protocol, listener.org, reached[listener.name]) for listener in self.config.listeners
+        of_orgs = (Listener(one.protocol, one.org, reached[one.name]) for one in config.listeners)
+        of_kafka = (
+            Listener("kafka", one.org, str(one.advertise or reached[one.name]), one.label) for one in config.kafka
         )
+        return (*of_orgs, *of_kafka)
 
     def registration(
         self, addresses: Mapping[str, str], node_id: int | None, listeners: tuple[Listener, ...] = ()

@@ -14,7 +14,7 @@ from waiting import wait_until
 
 # Tests roll segments as fast as they fill them.
 ROLLING = ("--segment-age-min", "0")
-PORTS = ("raft", "client", "grpc", "peer", "http", "admin")
+PORTS = ("raft", "client", "grpc", "peer", "http", "admin", "kafka")
 
 
 class NodeProcess:

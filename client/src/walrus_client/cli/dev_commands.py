@@ -264,13 +264,13 @@ def _print_status(cluster: dev.DevCluster, output: Output) -> None:
         print_json({"directory": str(cluster.directory), "bootstrap": cluster.bootstrap, "nodes": rows})
         return
     print_table(
-        ("node", "state", "pid", "text", "grpc", "http", "raft", "peer", "metadata", "segments led", "memory"),
+        ("node", "state", "pid", "kafka", "text", "grpc", "http", "raft", "peer", "metadata", "segments led", "memory"),
         (
             (
                 row["name"],
                 row["state"] + (f": lacks {', '.join(row['missing'])}" if row["missing"] else ""),
                 row["pid"],
-                *(row["ports"][port] for port in ("text", "grpc", "http", "raft", "peer")),
+                *(row["ports"][port] for port in ("kafka", "text", "grpc", "http", "raft", "peer")),
                 row["metadata_role"],
                 row["segments_led"],
                 size_text(row["memory_bytes"]),
@@ -289,7 +289,7 @@ def _status_row(seen: dev.NodeStatus, led: Counter[int] | None) -> dict[str, Any
         "state": state,
         "missing": list(seen.readiness.missing),
         "pid": node.process.pid if node.process and seen.running else None,
-        "ports": {port: getattr(node.ports, port) for port in ("text", "grpc", "peer", "raft", "http")},
+        "ports": {port: getattr(node.ports, port) for port in ("text", "grpc", "peer", "raft", "http", "kafka")},
         "metadata_role": seen.metadata_role(),
         "segments_led": led[node.node_id] if led is not None else None,
         "memory_bytes": seen.memory_bytes,

@@ -103,6 +103,11 @@ class DevCluster:
         return ",".join(f"{LOOPBACK}:{node.ports.text}" for node in self.nodes)
 
     @property
+    def kafka_bootstrap(self) -> str:
+        """The addresses of Kafka's protocol of all nodes, running or not, as `bootstrap.servers` of its clients."""
+        return ",".join(f"{LOOPBACK}:{node.ports.kafka}" for node in self.nodes)
+
+    @property
     def secret_file(self) -> Path | None:
         """The file of the secret that the nodes share, for `AdminClient`."""
         return state.secret_file(self.directory)
@@ -325,7 +330,7 @@ def _command(cluster: ClusterState, node: NodeState, secret_file: Path | None) -
         *("--client-host", LOOPBACK, "--client-port", str(ports.text)),
         *("--raft-host", LOOPBACK, "--raft-port", str(ports.raft), "--raft-advertise-host", LOOPBACK),
         *("--grpc-port", str(ports.grpc), "--peer-port", str(ports.peer), "--http-port", str(ports.http)),
-        *("--admin-port", str(ports.admin), "--node-name", node.name),
+        *("--admin-port", str(ports.admin), "--kafka-port", str(ports.kafka), "--node-name", node.name),
         *(("--secret-file", str(secret_file)) if secret_file else ()),
         *place,
         *cluster.options.arguments(),
@@ -354,7 +359,7 @@ def _environment() -> dict[str, str]:
 
 def _port_numbers(node: NodeState) -> tuple[int, ...]:
     ports = node.ports
-    return (ports.text, ports.grpc, ports.peer, ports.raft, ports.http, ports.admin)
+    return (ports.text, ports.grpc, ports.peer, ports.raft, ports.http, ports.admin, ports.kafka)
 
 
 def _exit_text(code: int) -> str:

@@ -39,12 +39,14 @@ class Ports:
     raft: int
     http: int
     admin: int
+    kafka: int
 
     @classmethod
     def in_block(cls, base: int, node_id: int) -> "Ports":
         """Return those of a node (ids count from 1) in the block that begins at *base*."""
         first = base + PORTS_PER_NODE * (node_id - 1)
-        return cls(text=first, grpc=first + 1, peer=first + 2, raft=first + 3, http=first + 4, admin=first + 5)
+        names = ("text", "grpc", "peer", "raft", "http", "admin", "kafka")
+        return cls(**{name: first + place for place, name in enumerate(names)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ def _node(content: dict[str, Any]) -> NodeState:
         node_id=content["node_id"],
         data_dir=Path(content["data_dir"]),
         log_file=Path(content["log_file"]),
-        # A cluster of an older version has none for the admin service.
-        ports=Ports(**{"admin": content["ports"]["text"] + 5, **content["ports"]}),
+        # A cluster of an older version has none for the admin service, or for Kafka's protocol.
+        ports=Ports(**{"admin": content["ports"]["text"] + 5, "kafka": content["ports"]["text"] + 6, **content["ports"]}),
         process=Process(pid, began) if pid is not None else None,
     )

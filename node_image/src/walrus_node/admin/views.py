@@ -39,7 +39,10 @@ def cluster_nodes(
             state=node.state,
             alive=node.node_id in alive,
             voter=node.disk in voters,
-            listeners=[admin_pb2.OrganisationListener(**asdict(listener)) for listener in node.listeners],
+            listeners=[
+                admin_pb2.OrganisationListener(protocol=one.protocol, org=one.org, address=one.address)
+                for one in node.listeners
+            ],
         )
         for node in sorted(nodes, key=lambda node: node.node_id)
     ]

@@ -14,10 +14,12 @@ import walrus_core
 class Listener:
     """A listener of clients of one organisation, as they reach it."""
 
-    # `text` or `grpc`.
+    # `text`, `grpc` or `kafka`.
     protocol: str
     org: str
     address: str
+    # Of one of Kafka's protocol; the others have none.
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,12 @@ impl Metadata {
         self.current().knows_organisations()
     }
 
+    /// Whether commands of the level that brought the placement of topics, and registrations with listeners of Kafka's protocol,
+    /// may be proposed.
+    fn knows_placement(&self) -> bool {
+        self.current().knows_placement()
+    }
+
     /// The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`.
     fn organisations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &walrus_metadata::organisations(&self.current()))

@@ -139,6 +139,11 @@ class Metadata:
     def knows_organisations(self) -> bool:
         """Whether commands about organisations, and registrations with listeners of theirs, may be proposed."""
 
+    def knows_placement(self) -> bool:
+        """Whether commands of the level that brought the placement of topics, and registrations with listeners of Kafka's
+        protocol, may be proposed.
+        """
+
     def organisations(self) -> list[dict[str, Any]]:
         """The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`."""
 
