@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from walrus_node.address import Address
-from walrus_node.config import Config, Limits, OrgListener, parse_config
+from walrus_node.config import Config, KafkaListener, Limits, OrgListener, parse_config
 
 
 def parse(*arguments: str, **environment: str) -> Config:
@@ -253,3 +253,43 @@ def test_a_wrong_variable_is_named(variable: str, value: str, named: str, capsys
     with pytest.raises(SystemExit):
         parse(**{variable: value})
     assert named in capsys.readouterr().err
+
+
+def test_listeners_of_kafka_have_names() -> None:
+    own = KafkaListener("kafka", "default", Address("127.0.0.1", 9092))
+    outside = KafkaListener("outside", "acme", Address("0.0.0.0", 9093), Address("b.example.org", 31_093), admin=False)
+    assert parse().kafka == (own,)
+    assert parse("--kafka-port", "0").kafka[0].bind == Address("127.0.0.1", 0)
+    text = "outside=0.0.0.0:9093,org=acme,advertise=b.example.org:31093,admin=off"
+    assert parse("--kafka-listener", text).kafka == (own, outside)
+    assert parse(WALRUS_KAFKA_LISTENER=f"{text};kafka=[::1]:1").kafka == (
+        outside,
+        KafkaListener("kafka", "default", Address("::1", 1)),
+    )
+
+
+def test_the_original_at_kafkas_port_keeps_it() -> None:
+    assert parse("--client-port", "9092").kafka == ()
+    assert parse("--client-port", "9092", "--kafka-port", "9093").kafka[0].bind.port == 9093
+
+
+@pytest.mark.parametrize(
+    ("listener", "why"),
+    [
+        ("9093", "NAME=HOST:PORT"),
+        ("a b=h:1", "NAME=HOST:PORT"),
+        ("a=h", "HOST:PORT"),
+        ("a=h:1,org=_walrus", "organisation"),
+        ("a=h:1,admin=no", "neither on nor off"),
+        ("a=h:1,advertise=h:0", "no port from 1"),
+        ("a=h:1,tls=on", "tls): org, advertise and admin are known"),
+        ("a=h:1,org=b,org=c", "one is there twice"),
+        ("a=h:1;a=h:2", "two listeners a"),
+    ],
+)
+def test_a_kafka_listener_that_cannot_be_is_refused(
+    listener: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse("--kafka-listener", listener)
+    assert why in capsys.readouterr().err

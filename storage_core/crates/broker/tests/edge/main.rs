@@ -9,6 +9,10 @@ mod grpc_log;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
+mod kafka_client;
+mod kafka_fetch;
+mod kafka_handshake;
+mod kafka_produce;
 mod limits;
 #[allow(dead_code, reason = "the tests of the cluster interfere with them")]
 #[path = "../cluster/links.rs"]
