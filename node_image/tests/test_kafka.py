@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ Make = Callable[..., NodeProcess]
 
 
 @pytest.fixture
-def broker(node: Make) -> Iterator[NodeProcess]:
+def broker(node: Make) -> NodeProcess:
     """A node that has founded a cluster."""
     started = node("--bootstrap").start()
     started.wait_ready()
-    yield started
+    return started
 
 
 def address(broker: NodeProcess) -> str:
@@ -54,7 +54,7 @@ def produce(by: Producer, topic: str, records: list[dict[str, Any]]) -> list[int
 
 
 def consumer_of(broker: NodeProcess, **options: Any) -> Consumer:
-    """A consumer that commits nothing: there are no groups yet, and one with a group to leave would look for it in vain."""
+    """A consumer that commits nothing: there are no groups yet, and at its end it would wait for one."""
     common = {"bootstrap.servers": address(broker), "group.id": "none", "enable.auto.commit": False}
     return Consumer({**common, **options})
 

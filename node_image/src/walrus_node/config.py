@@ -177,7 +177,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     if flags.secret_file is None and (why := _why_open(raft_host, admin_host)):
         parser.error(why)
     node_name = flags.node_name or socket.gethostname()
-    # Those who came from the original serve its protocol at Kafka's port. They do without the listener that nobody asked for.
+    # Whoever came from the original may serve its protocol at Kafka's port, and then has not asked for this listener.
     kafka_port = flags.kafka_port if flags.kafka_port is not None or KAFKA_PORT in chosen else KAFKA_PORT
     if KAFKA not in labels and kafka_port is not None:
         kafka = (KafkaListener(KAFKA, DEFAULT_ORG, Address(client_host, kafka_port)), *kafka)
@@ -321,8 +321,8 @@ def _parser() -> argparse.ArgumentParser:
         type=_kafka_listeners,
         metavar="NAME=HOST:PORT[,org=ORG][,advertise=HOST:PORT][,admin=off]",
         help="one more listener of Kafka's protocol, whose clients are told the addresses of this name on all nodes; "
-        "admin=off: they change no topics; repeat it or separate by semicolons; one of the name kafka takes the place of "
-        "--kafka-port",
+        "admin=off: they change no topics; repeat it or separate by semicolons; one of the name kafka takes the place "
+        "of --kafka-port",
     )
     add("--http-port", default=8088, type=_port, help="health, metrics, status")
     add("--admin-host", type=_host, metavar="HOST", help="bind the admin service here, not to --bind-host")

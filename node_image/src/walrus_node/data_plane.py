@@ -28,7 +28,9 @@ async def open_data_plane(ground: Ground, entered: Entered) -> walrus_core.DataP
     try:
         return await asyncio.to_thread(walrus_core.DataPlane, options)
     except walrus_core.AddressInUse as error:
-        raise StartError(f"{error}; another port: --client-port, --grpc-port, --kafka-port, --peer-port", PORT_IN_USE) from None
+        raise StartError(
+            f"{error}; another port: --client-port, --grpc-port, --kafka-port, --peer-port", PORT_IN_USE
+        ) from None
     except (walrus_core.Locked, walrus_core.UnsupportedFormat, walrus_core.CorruptionError) as error:
         raise StartError(f"data directory {ground.config.data_dir}: {error}", DATA_REFUSED) from None
     except (walrus_core.WalrusError, OSError) as error:

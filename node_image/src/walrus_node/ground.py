@@ -73,7 +73,7 @@ class Ground:
         return {name: str(self.config.advertised(address, hosts.get(name))) for name, address in bound.items()}
 
     def listeners(self, told: Mapping[str, str]) -> tuple[Listener, ...]:
-        """The listeners of organisations and of Kafka, with the ports that the data plane has *told*, as others reach them."""
+        """The listeners of organisations and of Kafka's protocol, at the ports *told*, as others reach them."""
         config = self.config
         bound = with_ports({listener.name: listener.bind for listener in (*config.listeners, *config.kafka)}, told)
         reached = self.advertised(bound)

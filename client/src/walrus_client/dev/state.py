@@ -224,6 +224,8 @@ def _node(content: dict[str, Any]) -> NodeState:
         data_dir=Path(content["data_dir"]),
         log_file=Path(content["log_file"]),
         # A cluster of an older version has none for the admin service, or for Kafka's protocol.
-        ports=Ports(**{"admin": content["ports"]["text"] + 5, "kafka": content["ports"]["text"] + 6, **content["ports"]}),
+        ports=Ports(
+            **{"admin": content["ports"]["text"] + 5, "kafka": content["ports"]["text"] + 6, **content["ports"]}
+        ),
         process=Process(pid, began) if pid is not None else None,
     )

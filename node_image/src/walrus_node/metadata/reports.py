@@ -18,7 +18,7 @@ class Listener:
     protocol: str
     org: str
     address: str
-    # Of one of Kafka's protocol; the others have none.
+    # Only a listener of Kafka's protocol has one.
     name: str = ""
 
 

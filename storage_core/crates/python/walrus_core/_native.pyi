@@ -140,9 +140,7 @@ class Metadata:
         """Whether commands about organisations, and registrations with listeners of theirs, may be proposed."""
 
     def knows_placement(self) -> bool:
-        """Whether commands of the level that brought the placement of topics, and registrations with listeners of Kafka's
-        protocol, may be proposed.
-        """
+        """Whether commands about the placement of topics, and registrations with Kafka's listeners, may be proposed."""
 
     def organisations(self) -> list[dict[str, Any]]:
         """The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`."""

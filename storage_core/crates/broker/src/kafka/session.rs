@@ -28,6 +28,10 @@ const READ_BYTES: usize = 8 << 10;
 /// Memory that is taken at a time for a frame whose length is known; it is counted as it is filled.
 const FRAME_STEP_BYTES: usize = 1 << 20;
 
+/// A request of many small parts takes so many times its bytes once it is decoded. An append is nearly all records, which stay
+/// where they are.
+const DECODED_RATIO: usize = 8;
+
 /// Serves a connection to its end.
 pub(super) async fn run(stream: TcpStream, from: SocketAddr, context: &Context, pace: Pace) {
     let _ = stream.set_nodelay(true); // only a delay is lost
@@ -189,7 +193,8 @@ impl Session<'_> {
                 return Ok(());
             }
             let Some((header, request, bytes)) = self.next.take() else { return Ok(()) };
-            let held = self.context.broker.cluster().share(Purpose::Appends).hold(bytes);
+            let memory = if is_append { bytes } else { bytes.saturating_mul(DECODED_RATIO) };
+            let held = self.context.broker.cluster().share(Purpose::Appends).hold(memory);
             self.input.held.set(self.input.bytes.len());
             self.window.begin(dispatch::begin(self.context, header, request), held, is_append);
         }
