@@ -114,8 +114,9 @@ def test_an_organisation_is_made_limited_and_removed_and_has_listeners_of_its_ow
     with admin(first) as client:
         wait_until("organisations are known", lambda: client.organisations())
         listeners = wait_until("its listeners are told", lambda: client.members()[0].listeners)
-        assert [(listener.protocol, listener.org) for listener in listeners] == [("text", "acme"), ("grpc", "acme")]
-        by_text, by_grpc = (listener.address for listener in listeners)
+        served = [(listener.protocol, listener.org) for listener in listeners]
+        assert served == [("text", "acme"), ("grpc", "acme"), ("kafka", "default")]
+        by_text, by_grpc, _ = (listener.address for listener in listeners)
         assert ask(by_text, "PUT t x").startswith("ERR ")
         client.set_organisation("acme", OrganisationLimits(topics_max=7), expect_version=0)
         (acme, default) = client.organisations()

@@ -75,8 +75,8 @@ class Ground:
     def listeners(self, told: Mapping[str, str]) -> tuple[Listener, ...]:
         """The listeners of organisations and of Kafka's protocol, at the ports *told*, as others reach them."""
         config = self.config
-        bound = with_ports({listener.name: listener.bind for listener in (*config.listeners, *config.kafka)}, told)
-        reached = self.advertised(bound)
+        bound = {one.name: one.bind for one in config.listeners} | {one.name: one.bind for one in config.kafka}
+        reached = self.advertised(with_ports(bound, told))
         of_orgs = (Listener(one.protocol, one.org, reached[one.name]) for one in config.listeners)
         of_kafka = (
             Listener("kafka", one.org, str(one.advertise or reached[one.name]), one.label) for one in config.kafka
