@@ -9,6 +9,7 @@ mod descriptors;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
+mod kafka;
 #[allow(dead_code, reason = "the tests of the cluster interfere with them")]
 #[path = "../cluster/links.rs"]
 mod links;

@@ -49,14 +49,14 @@ fn start() -> (Cluster, PartitionRef) {
 }
 
 /// A line of `/proc/self/status`, in bytes.
-fn status(name: &str) -> usize {
+pub(crate) fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<usize>().unwrap() << 10
 }
 
 /// Resets the peak of the process's memory, and answers how much it has now.
-fn reset_peak() -> usize {
+pub(crate) fn reset_peak() -> usize {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     status("VmRSS")
 }
