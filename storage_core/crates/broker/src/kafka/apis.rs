@@ -163,6 +163,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_served_stands_in_the_reference_and_nothing_else() {
+        let page = include_str!("../../../../../docs/reference/kafka.md");
+        let (_, served) = page.split_once("## What is served\n").unwrap();
+        let (served, _) = served.split_once("\n- ").unwrap();
+        let rows: Vec<&str> = served.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+        let row = |offer: &Offer| format!("| {} | {}-{} |", offer.name, offer.served_from, offer.max);
+        for offer in &OFFERS {
+            assert!(rows.iter().any(|line| line.starts_with(&row(offer))), "{}", row(offer));
+        }
+        assert_eq!(rows.len(), OFFERS.len());
+    }
+
+    #[test]
     fn offers_are_versions_that_the_codec_knows_with_their_headers() {
         for offer in &OFFERS {
             let known = ApiKey::try_from(offer.key).unwrap();

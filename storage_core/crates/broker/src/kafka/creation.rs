@@ -32,8 +32,10 @@ mod tests {
 
     #[test]
     fn the_defaults_are_settings_that_a_topic_can_have() {
-        for (name, _) in DEFAULTS {
+        let page = include_str!("../../../../../docs/reference/kafka.md");
+        for (name, value) in DEFAULTS {
             assert!(DEFINITIONS.iter().any(|definition| definition.name == name), "{name}");
+            assert!(page.contains(&format!("`{name}={value}`")), "{name} is not in the reference");
         }
     }
 }
