@@ -16,6 +16,7 @@ use walrus_model::ReplicaRef;
 
 use crate::broker::Broker;
 use crate::bucket::Bucket;
+use crate::client_listener::ClientListener;
 use crate::cluster::{Cluster, pings};
 use crate::copies::Copies;
 use crate::copies::left::LeftLogs;
@@ -23,10 +24,9 @@ use crate::copies::table::CopyTable;
 use crate::cursors;
 use crate::edge::{Door, Principal, raise_descriptors};
 use crate::ending::succession;
-use crate::node::config::{Config, ConfigError, ListenerOptions, LiveConfig};
+use crate::node::config::{Config, ConfigError, LiveConfig};
 use crate::node::locks::Lock;
 use crate::node::metrics::{LedPartition, Metrics};
-use crate::node::names::OrgName;
 use crate::node::patience;
 use crate::node::secret::Secrets;
 use crate::node::start_error::StartError;
@@ -331,32 +331,6 @@ impl DataPlane {
 impl Drop for DataPlane {
     fn drop(&mut self) {
         self.stop(Duration::ZERO);
-    }
-}
-
-/// A listener of clients whose socket is bound.
-struct ClientListener {
-    protocol: Protocol,
-    /// Its name among the addresses.
-    key: String,
-    org: OrgName,
-    bound: TcpListener,
-    /// `host:port` that clients are told, where it is not where it is bound.
-    advertise: Option<String>,
-    admin: bool,
-}
-
-impl ClientListener {
-    /// One of the two that every node has.
-    fn of_default(protocol: Protocol, bound: TcpListener) -> Self {
-        let (key, org) = (protocol.name().to_owned(), OrgName::default());
-        Self { protocol, key, org, bound, advertise: None, admin: true }
-    }
-
-    fn of(options: &ListenerOptions, bound: TcpListener) -> Result<Self, ConfigError> {
-        let org = OrgName::parse(&options.org).map_err(|error| ConfigError::new(&error.to_string()))?;
-        let (key, advertise) = (options.key(), options.advertise.clone());
-        Ok(Self { protocol: options.protocol, key, org, bound, advertise, admin: options.admin })
     }
 }
 

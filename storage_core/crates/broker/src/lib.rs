@@ -5,6 +5,7 @@
 
 mod broker;
 pub mod bucket;
+mod client_listener;
 mod cluster;
 mod copies;
 pub mod cursors;

@@ -63,6 +63,7 @@ pub const BROKER: Layout = Layout {
     placed: &[
         ("lib.rs", "root"),
         ("fuzzing.rs", "root"),
+        ("client_listener.rs", "wiring"),
         ("data_plane.rs", "wiring"),
         ("publication.rs", "wiring"),
         ("broker.rs", "facade"),

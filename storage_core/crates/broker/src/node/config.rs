@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
+use walrus_metadata::DEFAULT_ORG;
 use walrus_metadata::rolling::Limits;
-use walrus_metadata::{DEFAULT_ORG, Protocol, is_org_name};
 use walrus_model::{DiskId, FsyncSchedule, NoSchedule, ProcessId};
 
 use crate::node::budget;
-use crate::node::names::OrgName;
+use crate::node::listener_options::ListenerOptions;
 use crate::node::strangers::{Caps, Silence};
 use crate::node::versions::WireVersions;
 
@@ -134,51 +134,6 @@ pub struct Config {
     pub test_controls: bool,
 }
 
-/// A listener of clients, as it is to be opened.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListenerOptions {
-    /// What is spoken there.
-    pub protocol: Protocol,
-    /// Name of a listener of Kafka's protocol, the same on all nodes; the other protocols have none.
-    #[serde(default)]
-    pub name: String,
-    /// Name of the organisation of its clients.
-    #[serde(default = "default_org")]
-    pub org: String,
-    /// `host:port`; the system chooses a port for 0.
-    pub address: String,
-    /// `host:port` that its clients are told; by default [`Config::advertise_host`] and the bound port. Kafka only.
-    #[serde(default)]
-    pub advertise: Option<String>,
-    /// Whether its clients may change topics, such as by naming one that there is not yet. Kafka only.
-    #[serde(default = "yes")]
-    pub admin: bool,
-}
-
-impl ListenerOptions {
-    /// The name among the addresses of a node: that of the protocol, and behind it the listener's own or that of its
-    /// organisation.
-    pub(crate) fn key(&self) -> String {
-        let own = if self.protocol == Protocol::Kafka { &self.name } else { &self.org };
-        format!("{}/{own}", self.protocol.name())
-    }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let (key, is_kafka) = (self.key(), self.protocol == Protocol::Kafka);
-        OrgName::parse(&self.org).map_err(|error| ConfigError(format!("listener {key}: {error}")))?;
-        if is_kafka && !is_org_name(&self.name) {
-            let problem = "its name must be 1 to 63 of [A-Za-z0-9._-], the first a letter or digit";
-            return Err(ConfigError(format!("listener {key}: {problem}")));
-        }
-        if !is_kafka && (!self.name.is_empty() || self.advertise.is_some() || !self.admin) {
-            let problem = "`name`, `advertise` and `admin` are for listeners of Kafka's protocol";
-            return Err(ConfigError(format!("listener {key}: {problem}")));
-        }
-        Ok(())
-    }
-}
-
 /// Limits on how long connections may say nothing, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -229,7 +184,7 @@ impl Config {
         config.store_options()?;
         let mut keys = vec![format!("text/{DEFAULT_ORG}"), format!("grpc/{DEFAULT_ORG}")];
         for listener in &config.listeners {
-            listener.check()?;
+            listener.check().map_err(ConfigError)?;
             let key = listener.key();
             if keys.contains(&key) {
                 return Err(ConfigError(format!("there are two listeners {key}")));
@@ -318,10 +273,6 @@ fn age_max(ms: u64) -> Option<Duration> {
 
 fn any_port() -> String {
     "127.0.0.1:0".to_owned()
-}
-
-fn default_org() -> String {
-    DEFAULT_ORG.to_owned()
 }
 
 fn auto() -> String {

@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod config;
 pub(crate) mod differences;
 pub(crate) mod error;
+pub(crate) mod listener_options;
 pub(crate) mod locks;
 pub mod metrics;
 pub(crate) mod names;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, CommandRejection, DEFAULT_ORG, Envelope, INTERNAL_ORG, LEVEL, Metadata, Organisation,
-    OrganisationLimits, apply, first_descriptor,
+    Command, CommandRejection, DEFAULT_ORG, Envelope, INTERNAL_ORG, LEVEL, Listener, Metadata, Organisation,
+    OrganisationLimits, Protocol, apply, first_descriptor,
 };
 use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId, TopicId};
 
-use crate::cluster::{NOW_MS, cluster_of, create, envelope, everybody, run};
+use crate::cluster::{NOW_MS, cluster_of, create, envelope, everybody, register, run};
 
 /// A cluster at the newest level.
 fn new_cluster(nodes: u128) -> Metadata {
@@ -152,6 +152,35 @@ fn an_organisation_is_removed_only_when_it_has_no_topic_and_changed_only_as_it_w
     assert!(!metadata.organisations.contains_key("acme"));
     let refused = set(&mut metadata, "a/b", limits);
     assert_eq!(refused, Err(CommandRejection::InvalidOrganisationName { name: "a/b".to_owned() }));
+}
+
+#[test]
+fn a_listener_of_kafka_is_told_once_all_members_know_such_and_is_found_by_its_name() {
+    let listener = |name: &str, org: &str, address: &str| Listener {
+        protocol: Protocol::Kafka,
+        name: name.to_owned(),
+        org: org.to_owned(),
+        address: address.to_owned(),
+    };
+    let mut command = register(1);
+    let Command::RegisterNode { listeners, .. } = &mut command else { unreachable!("it registers") };
+    *listeners =
+        vec![listener("kafka", "default", "h:9092"), listener("outside", "acme", "b.example.org:31092")];
+    assert_eq!(command.level(), 7);
+    let mut metadata = new_cluster(1);
+    run(&mut metadata, command.clone()).expect("listeners");
+    let node = &metadata.nodes[&NodeId(1)];
+    assert_eq!(node.kafka_address_of("kafka", "default"), Some("h:9092"));
+    assert_eq!(node.kafka_address_of("outside", "acme"), Some("b.example.org:31092"));
+    assert_eq!(
+        node.kafka_address_of("outside", "default"),
+        None,
+        "a name means nothing in another organisation"
+    );
+    let Command::RegisterNode { listeners, .. } = &mut command else { unreachable!("it registers") };
+    listeners[0].name = "a b".to_owned();
+    let refused = run(&mut metadata, command);
+    assert_eq!(refused, Err(CommandRejection::InvalidListenerName { name: "a b".to_owned() }));
 }
 
 fn disk(metadata: &Metadata, node: u32) -> ReplicaRef {
