@@ -108,8 +108,7 @@ impl Metadata {
         self.current().knows_organisations()
     }
 
-    /// Whether commands of the level that brought the placement of topics, and registrations with listeners of Kafka's protocol,
-    /// may be proposed.
+    /// Whether commands about the placement of topics, and registrations with Kafka's listeners, may be proposed.
     fn knows_placement(&self) -> bool {
         self.current().knows_placement()
     }
