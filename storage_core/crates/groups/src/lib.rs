@@ -3,10 +3,10 @@
 //! what to do; it does no I/O and knows no clock, no randomness and no task.
 //!
 //! What a driver owes a [`Group`]: calls come one at a time, and `now` never goes back. The effects of a call are carried out in
-//! their order. A record is appended to the log under which the driver coordinates the group, records of one group in the order
-//! of their numbers; [`Group::stored`] is called once a record is on a write quorum of disks, and [`Group::not_stored`] when it
-//! will never be, or when nobody knows. After that the driver no longer coordinates the group: another one restores it from the
-//! records. Nothing is answered that a record has to bear out before the record is stored.
+//! their order. The driver appends records to the log under which it coordinates the group, in the order of their numbers, and
+//! calls [`Group::stored`] once a record is on a write quorum of disks. When a record will never be stored, or nobody knows whether
+//! it is, the driver calls [`Group::resign`] and coordinates the group no more: another one restores it from the records. The group
+//! answers nothing that a record has to bear out before that record is stored.
 
 mod effect;
 mod group;

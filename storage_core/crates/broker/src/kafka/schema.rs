@@ -14,7 +14,7 @@ pub(super) struct Field {
 }
 
 enum Kind {
-    /// So many bytes.
+    /// A field of this many bytes in every request.
     Fixed(usize),
     /// A string, or none; its length has 16 bits.
     Text,
@@ -30,7 +30,7 @@ const fn field(kind: Kind) -> Field {
     Field { kind, since: 0, until: i16::MAX }
 }
 
-/// A field of so many bytes.
+/// A field of this many bytes in every request.
 pub(super) const fn fixed(bytes: usize) -> Field {
     field(Kind::Fixed(bytes))
 }
