@@ -123,8 +123,8 @@ impl DataPlane {
         let publication = Arc::new(Publication::new(partitions.clone()));
         let topics = Arc::new(Topics::new(Arc::new(Reading::new(partitions.clone()))));
         let broker = Broker::new(topics);
-        let traffic = Arc::new(text::Traffic::new(&metrics));
-        let kafka_traffic = Arc::new(kafka::Traffic::new(&metrics));
+        let traffic = Arc::new(text::traffic(&metrics));
+        let kafka_traffic = Arc::new(kafka::traffic(&metrics));
         for listener in of_clients {
             let ClientListener { protocol, key, org, bound, admin, .. } = listener;
             let (door, principal) = (Door::new(protocol.name(), bound, caps, 1), Principal { org });

@@ -7,6 +7,7 @@ mod front;
 mod guard;
 mod pace;
 mod principal;
+mod traffic;
 
 pub(crate) use authorize::{Operation, Resource, is_allowed};
 pub(crate) use door::{Arrival, Door, raise_descriptors};
@@ -14,3 +15,4 @@ pub use front::Front;
 pub(crate) use guard::GuardedStream;
 pub(crate) use pace::Pace;
 pub(crate) use principal::Principal;
+pub(crate) use traffic::Traffic;

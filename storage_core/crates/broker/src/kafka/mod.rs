@@ -31,4 +31,4 @@ mod window;
 
 pub(crate) use context::Listener;
 pub(crate) use listener::serve;
-pub(crate) use traffic::Traffic;
+pub(crate) use traffic::traffic;

@@ -10,4 +10,4 @@ mod session;
 mod traffic;
 
 pub(crate) use listener::serve;
-pub(crate) use traffic::Traffic;
+pub(crate) use traffic::traffic;
