@@ -14,7 +14,7 @@ use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest, Offse
 use walrus_broker::PartitionRef;
 use walrus_log::batch::Batch;
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, PATIENCE};
 use crate::kafka_client::{KafkaClient, batch, options, topic_name};
 
 /// What is asked of partition 0 of topic `t`.
@@ -52,6 +52,16 @@ fn request(ask: Ask) -> FetchRequest {
         .with_min_bytes(ask.bytes_min)
         .with_max_wait_ms(ask.wait_ms)
         .with_topics(vec![topic])
+}
+
+/// Waits until a node has begun to answer so many fetches of version 12.
+fn await_fetches(cluster: &Cluster, node: u32, count: usize) {
+    let counted = format!("walrus_kafka_requests_total{{api=\"Fetch\",version=\"12\"}} {count}");
+    let until = Instant::now() + PATIENCE;
+    while !cluster.plane(node).prometheus().lines().any(|line| line == counted) {
+        assert!(Instant::now() < until, "no {count} fetches");
+        std::thread::yield_now();
+    }
 }
 
 fn fetch(client: &mut KafkaClient, ask: Ask) -> PartitionData {
@@ -145,7 +155,7 @@ fn a_wait_ends_with_the_records_and_else_exactly_with_its_time() {
 
         client.send(12, &request(Ask { offset: end, wait_ms: 20_000, ..ASK }));
         let asked = Instant::now();
-        std::thread::sleep(Duration::from_millis(100)); // the wait is under way
+        await_fetches(&cluster, node, 3);
         assert_eq!(KafkaClient::connect(&cluster, 1).produce("t", batch(&["new"], None)).base_offset, end);
         let mut response = client.answer::<FetchRequest>(12);
         let found = response.responses.remove(0).partitions.remove(0);
@@ -161,8 +171,8 @@ fn whoever_wants_more_bytes_waits_for_more_batches() {
     let size = i32::try_from(batch(&["a", "b", "c"], None).len()).unwrap();
     client.send(12, &request(Ask { bytes_min: 3 * size, wait_ms: 20_000, ..ASK }));
     let mut writer = KafkaClient::connect(&cluster, 1);
+    await_fetches(&cluster, 1, 1);
     for _ in 0..2 {
-        std::thread::sleep(Duration::from_millis(50)); // one batch comes after the other
         writer.produce("t", batch(&["a", "b", "c"], None));
     }
     let mut response = client.answer::<FetchRequest>(12);

@@ -1,5 +1,7 @@
 //! Tests of Produce: what is taken, what is refused and in which words, and in which order.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use kafka_protocol::messages::{ApiVersionsRequest, ProduceRequest, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
 use walrus_broker::{NewTopic, PartitionRef};
@@ -124,6 +126,14 @@ fn a_repetition_is_answered_with_its_first_offset_and_a_gap_is_refused() {
     );
 }
 
+/// Waits until the clock, which all nodes of a test share, says another time.
+fn await_later_than(time_ms: i64) {
+    let time = UNIX_EPOCH + Duration::from_millis(time_ms.unsigned_abs());
+    while SystemTime::now() < time + Duration::from_millis(1) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn the_leaders_time_is_told_where_the_topic_wants_it_and_a_repetition_has_the_first_one() {
     let cluster = with_topic(2, &[("message.timestamp.type", "LogAppendTime")]);
@@ -133,7 +143,7 @@ fn the_leaders_time_is_told_where_the_topic_wants_it_and_a_repetition_has_the_fi
         let answer = KafkaClient::connect(&cluster, node).produce("t", sent.clone());
         assert_eq!((answer.error_code, answer.base_offset), (0, 0));
         times.push(answer.log_append_time_ms);
-        std::thread::sleep(std::time::Duration::from_millis(5)); // the leader's clock goes on
+        await_later_than(answer.log_append_time_ms);
     }
     assert!(times[0] > 1_000_000 && times.iter().all(|time| *time == times[0]), "{times:?}");
 }
