@@ -61,7 +61,7 @@ fn batch_at(base: u64, records: &[(u8, i64)], size: usize) -> Vec<u8> {
 
 /// What a sieve leaves of these batches, one by one: no record below `start`, and these offsets covered.
 fn sieved(batches: &[Vec<u8>], start: u64, offsets: Range<u64>) -> Vec<Vec<u8>> {
-    let mut keys = KeyMap::with_memory(1 << 16);
+    let mut keys = KeyMap::with_memory(1 << 16).unwrap();
     for batch in batches {
         let _ = keys.note(&Batch::parse(batch).unwrap().0);
     }

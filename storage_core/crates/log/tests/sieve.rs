@@ -210,7 +210,7 @@ fn in_stretches(
     model: &Model,
     tombstones_below: u64,
 ) -> Vec<Vec<u8>> {
-    let mut keys = KeyMap::with_memory(memory);
+    let mut keys = KeyMap::with_memory(memory).unwrap();
     let mut now = batches.to_vec();
     let mut noted_to = BASE;
     while let Some(from) = now.iter().position(|bytes| parsed(bytes).base_offset() >= noted_to) {
@@ -289,7 +289,7 @@ proptest! {
         let is_gap = |bytes: &Vec<u8>| parsed(bytes).header().records_left() == 0;
         prop_assert!(!once.windows(2).any(|pair| is_gap(&pair[0]) && is_gap(&pair[1])));
         // More tombstones go in a later pass, when no map knows their keys any more.
-        let (later, _) = through(&KeyMap::with_memory(0), &once, end, rules(start, tombstones.end));
+        let (later, _) = through(&KeyMap::with_memory(0).unwrap(), &once, end, rules(start, tombstones.end));
         prop_assert_eq!(records(&later), model.left(tombstones.end));
         // Another pass with the same rules changes nothing.
         let again = in_stretches(&later, end, memories[1], &Model::new(&later, start), tombstones.end);
@@ -330,7 +330,7 @@ fn what_is_left_may_be_longer_than_the_batch_was_up_to_the_limit() {
         is_unreadable: false,
     };
     let behind = build(&deleting, BASE + 2);
-    let mut keys = KeyMap::with_memory(1 << 10);
+    let mut keys = KeyMap::with_memory(1 << 10).unwrap();
     keys.clear(Offset(BASE));
     for batch in [&bytes, &behind] {
         assert_eq!(keys.note(&parsed(batch)), Noted::Taken);
@@ -357,7 +357,7 @@ fn a_batch_with_more_records_than_the_map_holds_makes_nothing_old_and_is_sieved_
     let entries = |count: u8| (0..count).map(|key| (Some(key), Some(vec![key]))).collect();
     let sent = |entries| Sent { missing: 0, codec: 3, producer: None, entries, is_unreadable: false };
     let (batches, end) = stream(&[sent(entries(3)), sent(entries(200)), sent(entries(2))]);
-    let mut keys = KeyMap::with_memory(1 << 10);
+    let mut keys = KeyMap::with_memory(1 << 10).unwrap();
     keys.clear(Offset(BASE));
     let noted: Vec<_> = batches.iter().map(|bytes| keys.note(&parsed(bytes))).collect();
     assert_eq!(noted, [Noted::Taken, Noted::Full, Noted::Taken]);

@@ -1,24 +1,30 @@
 //! The last offset of each key of a stretch of records, in memory that does not grow.
 
 use std::hash::Hasher;
+use std::io;
 
+use memmap2::MmapMut;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use uuid::Uuid;
 
 use crate::batch::{Batch, each_key};
 use crate::types::Offset;
 
-/// Memory of one key.
-const ENTRY_BYTES: usize = size_of::<Entry>();
+/// Memory of one key: 96 bits of its hash, never all zero, above the 32 bits of its last offset from the map's base on. An entry of
+/// zeros is free.
+const ENTRY_BYTES: usize = size_of::<u128>();
+/// An entry that no key has.
+const FREE: u128 = 0;
 /// How full the map gets: a search then looks at about four entries, or at twenty where the key is not there.
 const FULL_PERCENT: usize = 85;
 
 /// A map from each key of a stretch of records to the offset of its last record. Its memory is taken once, 16 bytes a
-/// key, and holds no keys but 96 bits of their hashes; two of ten million keys are taken for one with a probability of
+/// key, and given back to the system when it is dropped; it holds no keys but 96 bits of their hashes: two of ten million keys are taken for one with a probability of
 /// 2^-50. The hash (SipHash-1-3 of 128 bits) has a random key of its own for each stretch, so nobody can make two keys
 /// meet on purpose.
 pub struct KeyMap {
-    entries: Vec<Entry>,
+    /// The entries. They are pages of their own: an allocator that once had so much would keep it, in pieces.
+    pages: MmapMut,
     hasher: SipHasher13,
     /// Offset from which the offsets of the entries count.
     base: u64,
@@ -44,32 +50,19 @@ pub enum Noted {
     OutOfReach,
 }
 
-/// One key, or none: an entry of zeros is free.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    print: Fingerprint,
-    /// Offset of the key's last record, from the map's base on.
-    offset: u32,
-}
-
-/// What the map knows a key by: 96 bits of its hash, never all zero.
-type Fingerprint = [u32; 3];
-
-const _: () = assert!(size_of::<Entry>() == 16, "this is what a key costs");
-
 impl KeyMap {
     /// An empty map of about this much memory, at least 32 bytes, for a stretch that begins at offset 0. 48 MiB hold 2.67
-    /// million keys.
-    pub fn with_memory(bytes: usize) -> Self {
-        let entries = vec![Entry::default(); (bytes / ENTRY_BYTES).max(2)];
-        let capacity = entries.len() * FULL_PERCENT / 100;
-        Self { entries, hasher: fresh_hasher(), base: 0, keys: 0, capacity }
+    /// million keys. Fails where the system has no memory.
+    pub fn with_memory(bytes: usize) -> io::Result<Self> {
+        let entries = (bytes / ENTRY_BYTES).max(2);
+        let pages = MmapMut::map_anon(entries * ENTRY_BYTES)?;
+        Ok(Self { pages, hasher: fresh_hasher(), base: 0, keys: 0, capacity: entries * FULL_PERCENT / 100 })
     }
 
     /// Makes the map empty for another stretch, whose offsets are those from `base` on. The memory stays, the key of the
     /// hash is a fresh one.
     pub fn clear(&mut self, base: Offset) {
-        self.entries.fill(Entry::default());
+        self.pages.fill(0);
         (self.hasher, self.base, self.keys) = (fresh_hasher(), base.0, 0);
     }
 
@@ -112,34 +105,37 @@ impl KeyMap {
     /// The offset of the last record of a key; `None` if the map does not know the key.
     #[inline]
     pub fn last_of(&self, key: &[u8]) -> Option<Offset> {
-        let entry = &self.entries[self.place_of(self.print_of(key))];
-        (!entry.is_free()).then(|| Offset(self.base + u64::from(entry.offset)))
+        let entry = self.entry(self.place_of(self.print_of(key)));
+        (entry != FREE).then(|| Offset(self.base + u64::from(entry as u32)))
     }
 
     fn put(&mut self, key: &[u8], offset: u32) {
         let print = self.print_of(key);
         let place = self.place_of(print);
-        let entry = &mut self.entries[place];
-        self.keys += usize::from(entry.is_free());
-        *entry = Entry { print, offset: offset.max(entry.offset) };
+        let before = self.entry(place);
+        self.keys += usize::from(before == FREE);
+        let entry = print << u32::BITS | u128::from(offset.max(before as u32));
+        self.pages.as_chunks_mut().0[place] = entry.to_ne_bytes();
     }
 
-    fn print_of(&self, key: &[u8]) -> Fingerprint {
+    /// What the map knows a key by: 96 bits of its hash, never all zero.
+    fn print_of(&self, key: &[u8]) -> u128 {
         let mut hasher = self.hasher;
         hasher.write(key);
-        let hash = hasher.finish128();
-        let print = [(hash.h1 >> 32) as u32, hash.h1 as u32, hash.h2 as u32];
-        if print == Fingerprint::default() { [0, 0, 1] } else { print }
+        (hasher.finish128().as_u128() >> u32::BITS).max(1)
+    }
+
+    fn entry(&self, place: usize) -> u128 {
+        u128::from_ne_bytes(self.pages.as_chunks().0[place])
     }
 
     /// The place of a key's entry, or the free one where it belongs. There always is a free one.
-    fn place_of(&self, print: Fingerprint) -> usize {
-        let count = self.entries.len();
-        let hash = u64::from(print[0]) << 32 | u64::from(print[1]);
-        let mut place = ((u128::from(hash) * count as u128) >> 64) as usize;
+    fn place_of(&self, print: u128) -> usize {
+        let count = self.pages.len() / ENTRY_BYTES;
+        let mut place = ((print >> u32::BITS) * count as u128 >> u64::BITS) as usize;
         loop {
-            let entry = &self.entries[place];
-            if entry.is_free() || entry.print == print {
+            let entry = self.entry(place);
+            if entry == FREE || entry >> u32::BITS == print {
                 return place;
             }
             place = if place + 1 == count { 0 } else { place + 1 };
@@ -155,12 +151,6 @@ impl std::fmt::Debug for KeyMap {
             .field("keys", keys)
             .field("capacity", capacity)
             .finish_non_exhaustive()
-    }
-}
-
-impl Entry {
-    fn is_free(&self) -> bool {
-        self.print == Fingerprint::default()
     }
 }
 
@@ -191,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_map_knows_the_last_offset_of_each_key_until_it_is_cleared() {
-        let mut map = KeyMap::with_memory(1 << 10);
+        let mut map = KeyMap::with_memory(1 << 10).unwrap();
         map.clear(Offset(100));
         let batch = batch_at(100, &[Some(b"a"), None, Some(b"b"), Some(b"a"), Some(b"")]);
         assert_eq!(note(&mut map, &batch), Noted::Taken);
@@ -205,11 +195,11 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_map_says_how_many_keys_it_holds() {
-        assert!(KeyMap::with_memory(48 << 20).capacity() >= 2_500_000);
+        assert!(KeyMap::with_memory(48 << 20).unwrap().capacity() >= 2_500_000);
         for bytes in [0, 15, 32, 100, 10_000] {
-            let mut map = KeyMap::with_memory(bytes);
+            let mut map = KeyMap::with_memory(bytes).unwrap();
             let capacity = map.capacity();
-            assert!(capacity >= 1 && capacity < map.entries.len());
+            assert!(capacity >= 1 && capacity < map.pages.len() / ENTRY_BYTES);
             for number in 0..capacity as u64 {
                 let key = number.to_le_bytes();
                 assert_eq!(note(&mut map, &batch_at(number, &[Some(&key)])), Noted::Taken);
@@ -225,7 +215,7 @@ mod tests {
 
     #[test]
     fn nothing_counts_of_a_batch_that_is_not_taken() {
-        let mut map = KeyMap::with_memory(64); // room for 3 keys
+        let mut map = KeyMap::with_memory(64).unwrap(); // room for 3 keys
         map.clear(Offset(10));
         let near = batch_at(10, &[Some(b"a"), Some(b"b")]);
         assert_eq!(note(&mut map, &near), Noted::Taken);

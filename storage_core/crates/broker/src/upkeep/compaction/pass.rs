@@ -11,7 +11,7 @@ use super::rewriting::Rewriting;
 use super::source::{Next, Source};
 use super::summary::{PassSummary, Stay};
 use crate::copies::Copies;
-use crate::node::error::Result;
+use crate::node::error::{Error, Result};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 
@@ -48,7 +48,9 @@ impl Pass {
     /// replaced before an error stays replaced.
     pub(super) fn run(&self, copies: &Arc<Copies>) -> Result<PassSummary> {
         let source = Source::new(copies);
-        let mut keys = KeyMap::with_memory(self.keys_bytes());
+        let no_memory =
+            |problem: std::io::Error| Error::Internal { message: format!("keys of a pass: {problem}") };
+        let mut keys = KeyMap::with_memory(self.keys_bytes()).map_err(no_memory)?;
         let NotedPart { cleaned_to, first_left_out } = self.note_keys(&source, &mut keys)?;
         let is_covered =
             |segment: &&Segment| segment.descriptor.base_offset.is_some_and(|base| base < cleaned_to);
