@@ -36,6 +36,8 @@ pub enum Answer {
     Synced(Result<Synced, Refusal>),
     /// To a commit.
     Committed(Result<(), Refusal>),
+    /// To the wish that something is forgotten.
+    Forgotten(Result<(), Refusal>),
 }
 
 /// A member is part of a generation.
@@ -87,6 +89,10 @@ pub enum Refusal {
     MemberIdRequired(String),
     /// The group has as many members as it may have.
     GroupFull,
+    /// The group has members.
+    NonEmpty,
+    /// What the members say, or are told, is more than a group may hold.
+    TooLarge,
     /// Somebody else coordinates the group, or nobody for now.
     NotCoordinator,
 }

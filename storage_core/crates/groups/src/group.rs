@@ -1,6 +1,6 @@
 //! The group: its state, and what the requests of members have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
@@ -18,6 +18,8 @@ pub struct Limits {
     pub session_timeout_ms: RangeInclusive<u64>,
     /// Members of a group.
     pub members_max: usize,
+    /// What all members say together, or are told; bytes. It bounds the record of the group.
+    pub bytes_max: usize,
     /// How long a group that had no members waits for more of them than the first; milliseconds. Each one that comes meanwhile
     /// begins the time anew, within the rebalance timeout.
     pub first_delay_ms: u64,
@@ -50,9 +52,9 @@ pub struct Group {
     pub(crate) instances: BTreeMap<String, String>,
     /// Ids that were given out and with which nobody has joined yet, and until when each is kept.
     pub(crate) given: BTreeMap<String, u64>,
-    offsets: BTreeMap<Place, Committed>,
+    pub(crate) offsets: BTreeMap<Place, Committed>,
     /// Records on their way to the disks.
-    storing: BTreeMap<u64, Storing>,
+    pub(crate) storing: BTreeMap<u64, Storing>,
     next_record: u64,
     effects: Vec<Effect>,
 }
@@ -86,6 +88,10 @@ pub(crate) enum Storing {
     Offsets { ticket: Ticket, offsets: BTreeMap<Place, Committed> },
     /// The group has no members any more: nobody waits for that.
     Nothing,
+    /// Offsets are forgotten.
+    Forgotten { ticket: Ticket, places: BTreeSet<Place> },
+    /// The group is forgotten.
+    Gone { ticket: Option<Ticket> },
 }
 
 impl Group {
@@ -202,6 +208,11 @@ impl Group {
                 self.offsets.extend(offsets);
                 self.answer(ticket, Answer::Committed(Ok(())));
             }
+            Some(Storing::Forgotten { ticket, places }) => {
+                self.offsets.retain(|place, _| !places.contains(place));
+                self.answer(ticket, Answer::Forgotten(Ok(())));
+            }
+            Some(Storing::Gone { ticket }) => self.gone(ticket),
             Some(Storing::Nothing) | None => {}
         }
         self.effects()
@@ -217,7 +228,10 @@ impl Group {
                 Storing::Offsets { ticket, .. } => {
                     self.answer(ticket, Answer::Committed(Err(Refusal::NotCoordinator)));
                 }
-                Storing::Shares(_) | Storing::Nothing => {}
+                Storing::Forgotten { ticket, .. } | Storing::Gone { ticket: Some(ticket) } => {
+                    self.answer(ticket, Answer::Forgotten(Err(Refusal::NotCoordinator)));
+                }
+                Storing::Shares(_) | Storing::Gone { ticket: None } | Storing::Nothing => {}
             }
         }
         for id in self.members.keys().cloned().collect::<Vec<_>>() {

@@ -26,6 +26,7 @@ impl Group {
             _ => Some(join.member.clone()).filter(|member| !member.is_empty()),
         };
         self.check_protocols(&join, before.as_deref())?;
+        self.check_bytes(&join, before.as_deref())?;
         match before {
             None if join.instance.is_none() && join.needs_known_id => {
                 self.check_room()?;
@@ -56,6 +57,16 @@ impl Group {
             return Err(Refusal::InconsistentProtocol);
         }
         Ok(())
+    }
+
+    /// Refuses who says so much that the group would hold too much.
+    fn check_bytes(&self, join: &Join, before: Option<&str>) -> Result<(), Refusal> {
+        let said = |protocols: &[Protocol]| -> usize {
+            protocols.iter().map(|protocol| protocol.name.len() + protocol.metadata.len()).sum()
+        };
+        let others = self.members.iter().filter(|(id, _)| Some(id.as_str()) != before);
+        let all = others.map(|(_, member)| said(&member.protocols)).sum::<usize>() + said(&join.protocols);
+        if all <= self.limits.bytes_max { Ok(()) } else { Err(Refusal::TooLarge) }
     }
 
     fn check_room(&self) -> Result<(), Refusal> {

@@ -8,7 +8,9 @@
 //! it is, the driver calls [`Group::resign`] and coordinates the group no more: another one restores it from the records. The group
 //! answers nothing that a record has to bear out before that record is stored.
 
+mod codec;
 mod effect;
+mod forgetting;
 mod group;
 mod joining;
 mod leaving;
@@ -17,7 +19,9 @@ mod offsets;
 mod record;
 mod request;
 mod sharing;
+mod subscription;
 
+pub use codec::{GroupName, Key, Unreadable};
 pub use effect::{Answer, Effect, Joined, Refusal, Synced, Ticket};
 pub use group::{Group, Limits, Phase};
 pub use member::{MemberView, Protocol};

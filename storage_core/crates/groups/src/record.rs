@@ -1,18 +1,26 @@
 //! What the log of the coordinator holds of a group: enough to go on with it elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
 use crate::offsets::{Committed, Place};
 
-/// A record of a group. A later one of the same kind replaces an earlier one; offsets, those of the same places.
+/// A record of a group. A later one of the same kind replaces an earlier one; offsets, those of the same places. One about many places
+/// is stored as a whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The group as its members have formed it.
     Group(GroupRecord),
     /// Offsets that were committed.
     Offsets(BTreeMap<Place, Committed>),
+    /// Offsets that are forgotten.
+    Forgotten(BTreeSet<Place>),
+    /// The group is forgotten, and the offsets that it has committed.
+    Gone {
+        /// The places of these offsets.
+        offsets: BTreeSet<Place>,
+    },
 }
 
 /// A generation of a group whose members have their shares, or a group without members.

@@ -24,6 +24,9 @@ impl Group {
         if differs(protocol_type, &self.protocol_type) || differs(protocol, &self.protocol) {
             return Err(Refusal::InconsistentProtocol);
         }
+        if shares.values().map(Bytes::len).sum::<usize>() > self.limits.bytes_max {
+            return Err(Refusal::TooLarge);
+        }
         match self.state {
             State::Empty => Err(Refusal::UnknownMember),
             State::Preparing { .. } => Err(Refusal::RebalanceInProgress),

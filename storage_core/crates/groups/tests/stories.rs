@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use support::*;
-use walrus_groups::{Answer, Commit, Effect, Leave, Phase, Refusal, Ticket};
+use walrus_groups::{Answer, Commit, Effect, Join, Leave, Phase, Protocol, Refusal, Ticket};
 
 #[test]
 fn a_first_member_leads_and_shares_the_work_out_between_all() {
@@ -320,4 +320,66 @@ fn a_commit_and_a_leave_take_what_they_name() {
     assert!(matches!(effects[..], [Effect::Store { number: 0, .. }]));
     let leave = Leave { member: "nobody".into(), instance: None };
     assert_eq!(group.group.leave(&[leave], 0).0, [Err(Refusal::UnknownMember)]);
+}
+
+#[test]
+fn a_group_without_members_is_forgotten_with_its_offsets_and_begins_anew() {
+    let mut group = Driver::stable(&["a"]);
+    let committed = group.commit(Some("a"), 1, 7);
+    group.store_all();
+    group.committed(committed).unwrap();
+    let early = group.delete();
+    assert_eq!(group.forgotten(early), Err(Refusal::NonEmpty));
+    group.leave(&[("a", None)]);
+    let late = group.commit(None, -1, 8);
+    let deleted = group.delete();
+    assert_eq!(group.answer(deleted), None, "not before it is stored");
+    group.store_all();
+    group.committed(late).unwrap();
+    assert_eq!((group.forgotten(deleted), group.offset()), (Ok(()), None));
+    assert!(group.group.is_blank());
+    let other = group.restored();
+    assert!(other.group.is_blank(), "the offset that was on its way is forgotten too");
+    let join = group.join(joining("b"));
+    group.advance(1);
+    assert_eq!(group.joined(join).generation, 1);
+}
+
+#[test]
+fn a_member_that_comes_while_its_group_is_forgotten_is_a_member() {
+    let mut group = Driver::new(limits());
+    let committed = group.commit(None, -1, 8);
+    let deleted = group.delete();
+    let join = group.join(joining("a"));
+    let joined = group.joined(join);
+    let synced = group.sync("a", joined.generation, &[("a", "share")]);
+    group.store_all();
+    group.committed(committed).unwrap();
+    assert_eq!((group.forgotten(deleted), group.offset()), (Ok(()), None));
+    assert_eq!(group.share(synced), Ok("share".into()));
+    assert_eq!(group.restored().heartbeat("a", joined.generation), Ok(()));
+}
+
+#[test]
+fn an_offset_is_forgotten_once_that_is_stored() {
+    let mut group = Driver::stable(&["a"]);
+    let committed = group.commit(Some("a"), 1, 7);
+    group.store_all();
+    group.committed(committed).unwrap();
+    let forgotten = group.forget();
+    assert_eq!(group.offset(), Some(7));
+    group.store_all();
+    assert_eq!((group.forgotten(forgotten), group.offset(), group.restored().offset()), (Ok(()), None, None));
+}
+
+#[test]
+fn members_say_no_more_together_than_a_group_may_hold() {
+    let mut group = Driver::stable(&["a"]);
+    let large = |bytes: usize| Protocol { name: "range".to_owned(), metadata: vec![0; bytes].into() };
+    let join = group.join(Join { protocols: vec![large(10_000)], ..joining("b") });
+    assert_eq!(group.refused(join), Refusal::TooLarge);
+    let share = "x".repeat(10_001);
+    let synced = group.sync("a", 1, &[("a", &share)]);
+    assert_eq!(group.share(synced), Err(Refusal::TooLarge));
+    assert_eq!(group.heartbeat("a", 1), Ok(()));
 }

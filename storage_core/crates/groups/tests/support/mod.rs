@@ -13,7 +13,7 @@ pub(crate) const SESSION_MS: u64 = 10_000;
 pub(crate) const REBALANCE_MS: u64 = 8_000;
 
 pub(crate) fn limits() -> Limits {
-    Limits { session_timeout_ms: 1_000..=1_000_000, members_max: 100, first_delay_ms: 0 }
+    Limits { session_timeout_ms: 1_000..=1_000_000, members_max: 100, bytes_max: 10_000, first_delay_ms: 0 }
 }
 
 pub(crate) fn protocols(names: &[&str]) -> Vec<Protocol> {
@@ -188,8 +188,13 @@ impl Driver {
     pub(crate) fn store_one(&mut self) -> bool {
         let Some((number, record)) = self.storing.pop_front() else { return false };
         match record {
-            Record::Group(group) => self.record = group,
+            Record::Group(group) => self.record = GroupRecord::decode(&group.encode()).unwrap(),
             Record::Offsets(offsets) => self.offsets.extend(offsets),
+            Record::Forgotten(places) => self.offsets.retain(|place, _| !places.contains(place)),
+            Record::Gone { offsets } => {
+                self.record = GroupRecord::default();
+                self.offsets.retain(|place, _| !offsets.contains(place));
+            }
         }
         let effects = self.group.stored(number, self.now_ms);
         self.take(effects);
@@ -247,6 +252,27 @@ impl Driver {
     pub(crate) fn committed(&mut self, ticket: Ticket) -> Result<(), Refusal> {
         match self.answers.remove(&ticket) {
             Some(Answer::Committed(committed)) => committed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn delete(&mut self) -> Ticket {
+        let ticket = self.ticket();
+        let effects = self.group.delete(Some(ticket));
+        self.take(effects);
+        ticket
+    }
+
+    pub(crate) fn forget(&mut self) -> Ticket {
+        let ticket = self.ticket();
+        let effects = self.group.forget([place()].into(), ticket);
+        self.take(effects);
+        ticket
+    }
+
+    pub(crate) fn forgotten(&mut self, ticket: Ticket) -> Result<(), Refusal> {
+        match self.answers.remove(&ticket) {
+            Some(Answer::Forgotten(forgotten)) => forgotten,
             other => panic!("{other:?}"),
         }
     }
