@@ -17,6 +17,7 @@ use crate::cluster::Cluster;
 use crate::cluster::leadership::Leadership;
 use crate::copies::Copies;
 use crate::cursors::{Consumer, CursorService};
+use crate::groups::GroupService;
 use crate::node::error::Result;
 use crate::node::names::{OrgName, PartitionRef, TopicPath};
 use crate::partition::Partitions;
@@ -33,6 +34,7 @@ use crate::topics::view::{NodeView, PartitionView, TopicDescription, TopicInfo, 
 pub struct Broker {
     topics: Arc<Topics>,
     cursors: CursorService,
+    groups: GroupService,
 }
 
 /// Appends and reads of records.
@@ -80,6 +82,11 @@ impl Broker {
     #[must_use]
     pub fn cursors(&self) -> &CursorService {
         &self.cursors
+    }
+
+    /// Consumer groups of Kafka's clients.
+    pub(crate) fn groups(&self) -> &GroupService {
+        &self.groups
     }
 
     /// A consumer of the shared cursors, for a new connection.
@@ -208,7 +215,8 @@ impl Broker {
 impl Broker {
     pub(crate) fn new(topics: Arc<Topics>) -> Self {
         let cursors = CursorService::new(topics.clone(), topics.cluster().metrics());
-        Self { topics, cursors }
+        let groups = GroupService::new(topics.clone());
+        Self { topics, cursors, groups }
     }
 
     /// The cluster as this node sees it.

@@ -24,6 +24,7 @@ use crate::copies::table::CopyTable;
 use crate::cursors;
 use crate::edge::{Door, Principal, raise_descriptors};
 use crate::ending::succession;
+use crate::groups;
 use crate::node::config::{Config, ConfigError, LiveConfig};
 use crate::node::locks::Lock;
 use crate::node::metrics::{LedPartition, Metrics};
@@ -158,6 +159,8 @@ impl DataPlane {
         tasks.spawn("succession", succession::keep_watch(copies.clone()));
         tasks.spawn("holes", upkeep::holes::keep_filling(copies.clone()));
         tasks.spawn("read marks", cursors::keep_told(broker.cursors().clone()));
+        tasks.spawn("groups", groups::keep_time(broker.groups().clone()));
+        tasks.spawn("group marks", groups::keep_told(broker.groups().clone()));
         tasks.spawn("successors", upkeep::successors::keep_ready(copies.clone()));
         tasks.spawn("left logs", upkeep::left::keep_watch(copies.clone()));
         tasks.spawn("wholeness", upkeep::wholeness::keep_watch(copies));

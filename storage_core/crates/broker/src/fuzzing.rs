@@ -9,8 +9,8 @@ use crate::copies::wire::decode_ask;
 use crate::kafka::request::Request;
 use crate::kafka::{frame, request, validation};
 use crate::node::proto::peer::{
-    Confirm, CursorRequest, Fetch, FindTime, ForwardAppend, Hello, Prepare, Proof, ReplicaRequest,
-    SegmentInfo,
+    Confirm, CursorRequest, Fetch, FindTime, ForwardAppend, GroupRequest, Hello, Prepare, Proof,
+    ReplicaRequest, SegmentInfo,
 };
 use crate::peer::frame::{FRAME_BYTES_MAX, FrameReader};
 use crate::text::codec;
@@ -36,6 +36,7 @@ pub fn peer_frames(bytes: &[u8]) {
         message::<SegmentInfo>(&frame.payload);
         message::<Confirm>(&frame.payload);
         message::<CursorRequest>(&frame.payload);
+        message::<GroupRequest>(&frame.payload);
         if let Some(request) = message::<ReplicaRequest>(&frame.payload) {
             drop(decode_ask(request));
         }

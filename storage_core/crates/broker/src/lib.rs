@@ -14,9 +14,11 @@ pub mod edge;
 mod ending;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod groups;
 mod grpc;
 mod kafka;
 mod node;
+mod owners;
 mod partition;
 pub mod peer;
 mod peer_server;

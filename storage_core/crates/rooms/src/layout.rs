@@ -48,7 +48,7 @@ pub const BROKER: Layout = Layout {
         &["text", "grpc", "kafka", "peer_server"],
         &["edge"],
         &["facade"],
-        &["cursors"],
+        &["cursors", "groups"],
         &["owners"],
         &["topics"],
         &["reading"],

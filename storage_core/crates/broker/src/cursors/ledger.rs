@@ -6,44 +6,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use walrus_log::batch::Record as LogRecord;
 use walrus_metadata::ReadMark;
-use walrus_model::{Offset, SegmentId, TopicId};
+use walrus_model::{Offset, TopicId};
 
+use super::messages::{HandedCursor, decode_answer, handed_cursor_of, request_payload, unexpected};
 use super::pages::{Lookup, Pages};
-use super::progress::{CursorKey, Progress};
-use super::reservation::{HolderId, Reservation, Reservations};
+use super::progress::{BadRecord, CursorKey, Progress};
+use super::reservation::{HolderId, Reservations};
 use super::terms::EntryRef;
+use crate::node::clock;
+use crate::node::error::Result;
 use crate::node::patience;
+use crate::node::proto::peer::{CursorHandOver, cursor_answer, cursor_request};
+use crate::owners::{self, Entry, Late, Unreadable};
+use crate::peer::Request;
 
 /// Limit on the cursors in one append to `__cursors`.
 const RECORDS_MAX: usize = 1_024;
-/// Entries in older segments of `__cursors` below which a snapshot is not worth it.
-const SNAPSHOT_ENTRIES_MIN: u64 = 1_000;
-/// Entries in older segments for each live cursor below which a snapshot is not worth it either.
-const SNAPSHOT_FACTOR: u64 = 4;
-
-/// The segment of `__cursors` under which a node serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ServedSegment {
-    pub(super) segment: SegmentId,
-    pub(super) number: u64,
-}
-
-/// A trim of `__cursors` below a segment, which may be done once all cursors are recorded at or behind the segment's base.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Trim {
-    pub(super) number: u64,
-    pub(super) base: u64,
-}
-
-/// What another node knows of a cursor when it hands a partition of `__cursors` over.
-#[derive(Debug)]
-pub(super) struct HandedCursor {
-    pub(super) key: CursorKey,
-    pub(super) progress: Progress,
-    pub(super) reserved: Vec<(u64, Reservation)>,
-}
-
 /// The state of a cursor, to be appended to `__cursors`.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -51,6 +31,9 @@ pub(super) struct Record {
     pub(super) progress: Progress,
     revision: u64,
 }
+
+/// All cursors of a partition: what the records of each say together, and the offset of the last one.
+pub(super) type ReplayedCursors = HashMap<CursorKey, (Progress, u64)>;
 
 /// What the owner is to do when an entry of a partition is wanted.
 pub(super) enum Step {
@@ -63,24 +46,12 @@ pub(super) enum Step {
 /// The memory of one owner: cursors, what it has read ahead for them, and what is not recorded yet.
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// The segment under which this node serves; `None` if it does not.
-    pub(super) serving: Option<ServedSegment>,
-    /// Number of the segment below which all were handed over.
-    pub(super) handed_over_below: u64,
-    /// Whether a task appends records.
-    pub(super) recording: bool,
-    /// First offset of the partition of `__cursors`.
-    pub(super) log_start: u64,
     pub(super) pages: Pages,
     cursors: HashMap<CursorKey, Cursor>,
     /// The partition after the one of which an entry was last reserved, by topic.
     turns: HashMap<TopicId, u32>,
     /// Cursors whose latest state is not recorded.
     dirty: HashSet<CursorKey>,
-    /// The trim that is due when nothing is dirty any more.
-    trim: Option<Trim>,
-    /// Cursors that other nodes handed over and that are not taken in yet.
-    heard: Vec<HandedCursor>,
 }
 
 #[derive(Default)]
@@ -218,44 +189,6 @@ impl Ledger {
         })
     }
 
-    /// Whether anything is to be appended or trimmed.
-    pub(super) fn has_work(&self) -> bool {
-        !self.dirty.is_empty() || self.trim.is_some()
-    }
-
-    /// The latest state of cursors that are not recorded, as many as one append takes.
-    pub(super) fn to_record(&self) -> Vec<Record> {
-        if self.serving.is_none() {
-            return Vec::new();
-        }
-        let record = |key: &CursorKey| {
-            let reservations = &self.cursors.get(key)?.reservations;
-            Some(Record { key: *key, progress: reservations.progress(), revision: reservations.revision() })
-        };
-        self.dirty.iter().filter_map(record).take(RECORDS_MAX).collect()
-    }
-
-    /// Notes that records that were taken while `serving` are durable, from `base_offset` on.
-    pub(super) fn note_recorded(
-        &mut self,
-        serving: Option<ServedSegment>,
-        records: &[Record],
-        base_offset: u64,
-    ) {
-        if self.serving != serving {
-            return; // revisions are of the cursors that were served then
-        }
-        for (offset, record) in (base_offset..).zip(records) {
-            let Some(cursor) = self.cursors.get_mut(&record.key) else { continue };
-            cursor.recorded_at = Some(offset);
-            cursor.recorded_below = record.progress.position();
-            cursor.recorded_revision = record.revision;
-            if cursor.reservations.revision() == record.revision {
-                self.dirty.remove(&record.key);
-            }
-        }
-    }
-
     /// Up to where the cursor of a topic has come in each partition, by what is durable.
     pub(super) fn marks(&self, topic: TopicId, partitions: u32) -> Vec<ReadMark> {
         let mark = |partition| {
@@ -264,27 +197,55 @@ impl Ledger {
         };
         (0..partitions).filter_map(mark).collect()
     }
+}
 
-    /// Takes the trim that is due, once every record is written.
-    pub(super) fn take_trim(&mut self) -> Option<Trim> {
-        self.trim.take_if(|_| self.dirty.is_empty())
+impl owners::Ledger for Ledger {
+    const WHAT: &'static str = "cursors";
+    // An entry, once delivered, stays delivered, so the records of two owners never contradict each other.
+    const LATE: Late = Late::Harmless;
+    type Replayed = ReplayedCursors;
+    type Handed = HandedCursor;
+    type Lot = Vec<Record>;
+
+    fn hand_over_request(partition: u32, number: u64, metadata_version: u64) -> Request {
+        let asked = CursorHandOver { partition, number, metadata_version };
+        Request::Cursor(request_payload(cursor_request::Request::HandOver(asked)))
     }
 
-    /// Keeps what other nodes handed over until the next begin.
-    pub(super) fn hear(&mut self, said: Vec<HandedCursor>) {
-        self.heard.extend(said);
+    /// Leaves cursors out whose form this node cannot read.
+    fn handed_over(answer: Bytes) -> Result<Vec<HandedCursor>> {
+        let cursor_answer::Answer::HandOver(answer) = decode_answer(answer)? else {
+            return Err(unexpected());
+        };
+        Ok(answer.cursors.iter().filter_map(handed_cursor_of).collect())
     }
 
-    /// Begins with what was replayed, and with what other nodes handed over.
-    pub(super) fn begin(&mut self, replayed: HashMap<CursorKey, (Progress, u64)>) {
-        let heard = self.forget().heard;
-        for (key, (progress, recorded_at)) in replayed {
+    fn replay(known: &mut ReplayedCursors, record: &LogRecord<'_>) -> std::result::Result<(), Unreadable> {
+        let read = CursorKey::decode(record.key.unwrap_or_default())
+            .and_then(|key| Ok((key, Progress::decode(record.value.unwrap_or_default())?)));
+        match read {
+            Ok((key, delivered)) => {
+                let (known, at) = known.entry(key).or_default();
+                known.merge(&delivered);
+                *at = record.offset;
+            }
+            Err(problem @ BadRecord::Version { .. }) => return Err(Unreadable(problem.to_string())),
+            // Without the record only knowledge of what was delivered is lost: entries may go out again.
+            Err(problem) => tracing::warn!(offset = record.offset, %problem, "skips a cursor record"),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, known: ReplayedCursors, handed: Vec<HandedCursor>) {
+        let turns = std::mem::take(&mut self.turns);
+        *self = Self { turns, ..Self::default() };
+        for (key, (progress, recorded_at)) in known {
             let (recorded_at, recorded_below) = (Some(recorded_at), progress.position());
             let reservations = Reservations::resume(progress);
             self.cursors
                 .insert(key, Cursor { reservations, recorded_at, recorded_below, ..Cursor::default() });
         }
-        for HandedCursor { key, progress, reserved } in heard {
+        for HandedCursor { key, progress, reserved } in handed {
             let cursor = self.cursors.entry(key).or_default();
             let mut known = cursor.reservations.progress();
             known.merge(&progress);
@@ -296,46 +257,83 @@ impl Ledger {
         }
     }
 
-    /// Ends serving; answers what the next owner cannot read in the log.
-    pub(super) fn hand_over(&mut self) -> Vec<HandedCursor> {
-        let Self { cursors, dirty, heard, .. } = self.forget();
+    fn end(&mut self) -> Vec<HandedCursor> {
+        let turns = std::mem::take(&mut self.turns);
+        let Self { cursors, dirty, .. } = std::mem::replace(self, Self { turns, ..Self::default() });
         let is_unknown = |key: &CursorKey, cursor: &Cursor| {
             dirty.contains(key) || cursor.reservations.reserved().next().is_some()
         };
         let unknown = cursors.into_iter().filter(|(key, cursor)| is_unknown(key, cursor));
-        let own = unknown.map(|(key, cursor)| HandedCursor {
+        let handed = unknown.map(|(key, cursor)| HandedCursor {
             key,
             progress: cursor.reservations.progress(),
             reserved: cursor.reservations.reserved().collect(),
         });
-        own.chain(heard).collect()
+        handed.collect()
     }
 
-    /// Marks what must be recorded again so that the segments before this one can go, if that is worth it. A topic of
-    /// a record in a sealed segment was created before this segment was opened: if it is not `live` in the metadata
-    /// that name us the leader, it is deleted.
-    pub(super) fn plan_snapshot(&mut self, live: &HashSet<TopicId>, Trim { number, base }: Trim) {
-        let is_old = |cursor: &Cursor| cursor.recorded_at.is_some_and(|recorded_at| recorded_at < base);
-        self.cursors.retain(|key, cursor| !is_old(cursor) || live.contains(&key.topic));
-        self.dirty.retain(|key| self.cursors.contains_key(key));
-        let old_entries = base.saturating_sub(self.log_start);
-        if old_entries >= SNAPSHOT_ENTRIES_MIN.max(self.cursors.len() as u64 * SNAPSHOT_FACTOR) {
-            self.dirty.extend(self.cursors.iter().filter(|(_, cursor)| is_old(cursor)).map(|(key, _)| *key));
-            self.trim = Some(Trim { number, base });
+    fn has_lot(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// The latest state of cursors that are not recorded, as many as one append takes.
+    fn next_lot(&mut self) -> Option<(Vec<Record>, Vec<Entry>)> {
+        let record = |key: &CursorKey| {
+            let reservations = &self.cursors.get(key)?.reservations;
+            Some(Record { key: *key, progress: reservations.progress(), revision: reservations.revision() })
+        };
+        let records: Vec<Record> = self.dirty.iter().filter_map(record).take(RECORDS_MAX).collect();
+        let timestamp_ms = clock::now_ms();
+        let entry = |record: &Record| Entry {
+            key: record.key.encode().to_vec(),
+            value: Some(record.progress.encode()),
+            timestamp_ms,
+        };
+        let entries = records.iter().map(entry).collect();
+        (!records.is_empty()).then_some((records, entries))
+    }
+
+    fn recorded(&mut self, lot: Vec<Record>, base_offset: u64) {
+        for (offset, record) in (base_offset..).zip(lot) {
+            let Some(cursor) = self.cursors.get_mut(&record.key) else { continue };
+            cursor.recorded_at = Some(offset);
+            cursor.recorded_below = record.progress.position();
+            cursor.recorded_revision = record.revision;
+            if cursor.reservations.revision() == record.revision {
+                self.dirty.remove(&record.key);
+            }
         }
     }
 
-    /// Empties the ledger, but for what outlives the serving, and answers what it was.
-    fn forget(&mut self) -> Self {
-        let (handed_over_below, recording) = (self.handed_over_below, self.recording);
-        let turns = std::mem::take(&mut self.turns);
-        std::mem::replace(self, Self { handed_over_below, recording, turns, ..Self::default() })
+    fn entries(&self) -> u64 {
+        self.cursors.len() as u64
+    }
+
+    fn drop_dead(&mut self, live: &HashSet<TopicId>, base: u64) {
+        self.cursors.retain(|key, cursor| !cursor.is_recorded_below(base) || live.contains(&key.topic));
+        self.dirty.retain(|key| self.cursors.contains_key(key));
+    }
+
+    fn record_again(&mut self, base: u64) {
+        let old = self.cursors.iter().filter(|(_, cursor)| cursor.is_recorded_below(base));
+        self.dirty.extend(old.map(|(key, _)| *key));
+    }
+
+    fn records_again(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+}
+
+impl Cursor {
+    fn is_recorded_below(&self, base: u64) -> bool {
+        self.recorded_at.is_some_and(|recorded_at| recorded_at < base)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owners::Ledger as _;
 
     const TOPIC: TopicId = TopicId::from_u128(1);
     const KEY: CursorKey = CursorKey { topic: TOPIC, partition: 0 };
@@ -357,22 +355,16 @@ mod tests {
             .reserve(holder(by), Instant::now() + patience::HOLDER_SILENCE)
     }
 
-    fn serving(number: u64) -> Option<ServedSegment> {
-        Some(ServedSegment { segment: SegmentId::from_u128(number.into()), number })
-    }
-
     #[test]
     fn the_next_owner_knows_what_is_held_and_what_was_delivered_but_not_recorded() {
-        let mut first = Ledger { serving: serving(0), ..Ledger::default() };
+        let mut first = Ledger::default();
         for by in [1, 2, 3] {
             reserve(&mut first, by);
         }
         assert_eq!(first.note_deliveries(TOPIC, 1, holder(2), (&[entry(1)], &[])), 0);
-        let (mut passing_on, mut second) = (Ledger::default(), Ledger::default());
-        passing_on.hear(first.hand_over());
-        second.hear(passing_on.hand_over());
-        second.begin(HashMap::new());
-        assert_eq!(first.serving, None);
+        let mut second = Ledger::default();
+        second.begin(HashMap::new(), first.end());
+        assert!(!first.has_lot() && first.entries() == 0);
         let reservations = &second.cursors[&KEY].reservations;
         assert_eq!(reservations.progress(), Progress { next: 3, pending: [0, 2].into() });
         assert_eq!(reservations.candidate(), 3, "0 and 2 are still held");
@@ -382,45 +374,40 @@ mod tests {
 
     #[test]
     fn a_record_counts_only_for_what_it_says() {
-        let mut ledger = Ledger { serving: serving(0), ..Ledger::default() };
+        let mut ledger = Ledger::default();
         reserve(&mut ledger, 1);
         reserve(&mut ledger, 1);
         ledger.note_deliveries(TOPIC, 1, holder(1), (&[entry(0)], &[]));
-        let (wanted, records) = (ledger.unrecorded(TOPIC, 1), ledger.to_record());
+        let wanted = ledger.unrecorded(TOPIC, 1);
+        let (lot, _) = ledger.next_lot().unwrap();
         ledger.note_deliveries(TOPIC, 1, holder(1), (&[entry(1)], &[])); // while the append is in flight
         let later = ledger.unrecorded(TOPIC, 1);
         assert!(ledger.lacks(&wanted));
-        ledger.note_recorded(serving(7), &records, 0);
-        assert!(ledger.lacks(&wanted), "records of another term say nothing");
-        ledger.note_recorded(serving(0), &records, 0);
+        ledger.recorded(lot, 0);
         assert!(!ledger.lacks(&wanted));
         assert!(ledger.lacks(&later), "the second delivery needs a record of its own");
-        let records = ledger.to_record();
-        ledger.note_recorded(serving(0), &records, 1);
-        assert!(!ledger.lacks(&later) && !ledger.has_work());
+        let (lot, _) = ledger.next_lot().unwrap();
+        ledger.recorded(lot, 1);
+        assert!(!ledger.lacks(&later) && !ledger.has_lot());
     }
 
     #[test]
-    fn older_segments_go_when_all_that_is_needed_of_them_is_recorded_again() {
+    fn what_is_needed_of_older_segments_is_recorded_again_but_for_topics_that_are_gone() {
         let gone = CursorKey { topic: TopicId::from_u128(2), partition: 0 };
         let mut ledger = Ledger::default();
         let progress = Progress { next: 5, pending: BTreeSet::new() };
-        ledger.begin([(KEY, (progress.clone(), 3)), (gone, (progress, 4))].into());
-        ledger.serving = serving(1);
-        let live = HashSet::from([TOPIC]);
-        ledger.plan_snapshot(&live, Trim { number: 1, base: SNAPSHOT_ENTRIES_MIN - 1 });
-        assert!(!ledger.has_work(), "not worth it");
-        ledger.plan_snapshot(&live, Trim { number: 1, base: SNAPSHOT_ENTRIES_MIN });
-        assert_eq!(ledger.take_trim(), None, "not before the record");
-        let records = ledger.to_record();
-        assert_eq!(
-            records.iter().map(|record| record.key).collect::<Vec<_>>(),
-            [KEY],
-            "the other topic is deleted"
-        );
-        ledger.note_recorded(serving(1), &records, SNAPSHOT_ENTRIES_MIN);
-        assert_eq!(ledger.take_trim(), Some(Trim { number: 1, base: SNAPSHOT_ENTRIES_MIN }));
-        assert!(!ledger.has_work());
+        ledger.begin([(KEY, (progress.clone(), 3)), (gone, (progress, 4))].into(), Vec::new());
+        ledger.drop_dead(&HashSet::from([TOPIC]), 100);
+        assert!(!ledger.records_again());
+        ledger.record_again(100);
+        assert!(ledger.records_again());
+        let (lot, entries) = ledger.next_lot().unwrap();
+        let keys: Vec<_> = entries.iter().map(|entry| entry.key.clone()).collect();
+        assert_eq!(keys, [KEY.encode()], "the other topic is deleted");
+        ledger.recorded(lot, 100);
+        assert!(!ledger.records_again() && ledger.next_lot().is_none());
+        ledger.record_again(100);
+        assert!(!ledger.records_again(), "it was recorded behind");
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! Telling the metadata how far the shared cursors of topics have come, for topics whose retention asks: what it has read may go, or
 //! what it has not read stays. The owner of a cursor tells, what is durable and has changed.
 
-use walrus_metadata::{ReadMark, Request, Topic};
-
 use super::service::CursorService;
 use crate::node::patience;
+use crate::owners::tell_read;
 
 /// The name by which a topic's settings mean its shared cursor.
 const READER: &str = "GET";
@@ -27,18 +26,6 @@ async fn tell(service: &CursorService) {
     for topic in metadata.topics.values().filter(|topic| topic.config.asks_reader(READER)) {
         // Whoever does not own the cursor leaves it to the node that does.
         let Ok(marks) = service.marks(topic.id, topic.partition_count()).await else { continue };
-        let marks = news(topic, marks);
-        if marks.is_empty() {
-            continue;
-        }
-        let request = Request::ReportRead { topic: topic.id, reader: READER.to_owned(), marks };
-        if let Err(refusal) = cluster.control().ask(&request, patience::METADATA_ANSWER).await {
-            tracing::info!(?refusal, topic = topic.name, "what a cursor has read is not told yet");
-        }
+        tell_read(cluster, topic, READER, marks).await;
     }
-}
-
-/// The marks that the metadata do not have.
-fn news(topic: &Topic, marks: Vec<ReadMark>) -> Vec<ReadMark> {
-    marks.into_iter().filter(|mark| topic.read.of(READER, mark.partition) != mark.next).collect()
 }

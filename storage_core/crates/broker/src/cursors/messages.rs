@@ -7,7 +7,6 @@ use prost::Message as _;
 use uuid::Uuid;
 use walrus_model::TopicId;
 
-use super::ledger::HandedCursor;
 use super::progress::{CursorKey, Progress};
 use super::reservation::{HolderId, Reservation};
 use super::terms::{EntryRef, TopicRef};
@@ -15,8 +14,21 @@ use crate::cluster::segment::uuid_bytes;
 use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, TopicName, TopicPath};
 use crate::node::proto::peer::{
-    CursorAnswer, CursorEntry, CursorReservation, CursorState, CursorTopic, cursor_answer,
+    CursorAnswer, CursorEntry, CursorRequest, CursorReservation, CursorState, CursorTopic, cursor_answer,
+    cursor_request,
 };
+
+/// What another node knows of a cursor when it hands a partition of `__cursors` over.
+#[derive(Debug)]
+pub(super) struct HandedCursor {
+    pub(super) key: CursorKey,
+    pub(super) progress: Progress,
+    pub(super) reserved: Vec<(u64, Reservation)>,
+}
+
+pub(super) fn request_payload(request: cursor_request::Request) -> Bytes {
+    CursorRequest { request: Some(request) }.encode_to_vec().into()
+}
 
 pub(super) fn decode_answer(payload: Bytes) -> Result<cursor_answer::Answer> {
     let answer =

@@ -2,11 +2,11 @@
 //!
 //! A cursor belongs to a topic's uuid. Its place is a partition of the internal topic `__cursors`, and whoever leads
 //! that partition's open segment owns it: reserves entries for connections and records there what was delivered.
-//! `reservation`, `progress` and `ledger` decide, `owner` stores and reads, `hand_over` takes over from the owner before,
-//! `service` finds the owner, `consumer` is what a connection holds, `marks` tells the metadata how far cursors have come.
+//! `reservation`, `progress` and `ledger` decide, `owner` reads ahead, `service` asks the owner of a topic's cursor, `consumer` is
+//! what a connection holds, `marks` tells the metadata how far cursors have come. How owners are found, take over and record is
+//! the business of [`crate::owners`].
 
 mod consumer;
-mod hand_over;
 mod ledger;
 mod marks;
 mod messages;

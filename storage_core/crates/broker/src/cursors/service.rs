@@ -1,5 +1,6 @@
 //! The service that finds the owner of a topic's cursor and asks it, here or on another node, and again when the owner moves.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,30 +8,29 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use prometheus_client::metrics::counter::Counter;
 use prost::Message as _;
-use walrus_log::batch::BatchBuilder;
 use walrus_metadata::ReadMark;
 use walrus_model::TopicId;
 
 use super::messages::{
-    decode_answer, entries_of, entry_message, entry_messages, entry_of, handed_cursor_message, topic_message,
-    topic_of, unexpected, uuid_of,
+    decode_answer, entries_of, entry_message, entry_messages, entry_of, handed_cursor_message,
+    request_payload, topic_message, topic_of, unexpected, uuid_of,
 };
-use super::owner::{Owner, log_path};
+use super::owner::CursorOwner;
 use super::progress::{CursorKey, Progress};
 use super::reservation::HolderId;
 use super::terms::{EntryRef, HolderReport, TopicRef, Urgency};
 use crate::cluster::leadership::Leadership;
 use crate::cluster::segment::uuid_bytes;
-use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::metrics::Metrics;
-use crate::node::names::{PartitionRef, TopicPath};
+use crate::node::names::TopicPath;
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{
     CursorAnswer, CursorHandOver, CursorHandOverAnswer, CursorNext, CursorNextAnswer, CursorRequest,
     CursorSettle, CursorSettleAnswer, cursor_answer, cursor_request,
 };
+use crate::owners::Finder;
 use crate::peer::Request;
 use crate::topics::Topics;
 
@@ -45,7 +45,8 @@ pub struct CursorService {
 
 struct Inner {
     topics: Arc<Topics>,
-    owners: Vec<Arc<Owner>>,
+    finder: Finder,
+    owners: Vec<CursorOwner>,
     reserved: Counter,
     delivered: Counter,
     returned: Counter,
@@ -54,8 +55,11 @@ struct Inner {
 impl CursorService {
     /// Spawns nothing before the first call.
     pub(crate) fn new(topics: Arc<Topics>, metrics: &Metrics) -> Self {
-        let log = |partition| PartitionRef { topic: log_path(), partition };
-        let owners = (0..PARTITIONS).map(|partition| Arc::new(Owner::new(log(partition)))).collect();
+        let path = TopicPath::internal("__cursors").expect("it is of the alphabet");
+        let nothing = CursorKey { topic: TopicId::from_u128(0), partition: 0 }.encode().to_vec();
+        let nothing = (nothing, Progress::default().encode());
+        let finder = Finder::new(topics.clone(), path, PARTITIONS, BTreeMap::new(), nothing);
+        let owners = (0..PARTITIONS).map(|partition| CursorOwner::new(finder.log(partition))).collect();
         let (reserved, delivered, returned) = (Counter::default(), Counter::default(), Counter::default());
         metrics.register(|registry| {
             let entries = "Entries of shared cursors, by this node's connections:";
@@ -71,7 +75,7 @@ impl CursorService {
             );
             registry.register("walrus_cursor_returned", format!("{entries} put back"), returned.clone());
         });
-        Self { inner: Arc::new(Inner { topics, owners, reserved, delivered, returned }) }
+        Self { inner: Arc::new(Inner { topics, finder, owners, reserved, delivered, returned }) }
     }
 
     /// Answers a [`crate::peer::Request::Cursor`] of another node.
@@ -88,8 +92,7 @@ impl CursorService {
                     .get(partition as usize)
                     .ok_or_else(|| malformed("no such partition"))?;
                 // A hand-over is final, so the segment must be known: below its number this node never serves again.
-                let log = PartitionRef { topic: log_path(), partition };
-                topics.cluster().await_listed(&log, number, metadata_version).await?;
+                topics.cluster().await_listed(owner.log(), number, metadata_version).await?;
                 let cursors = owner.hand_over(number).into_iter().map(handed_cursor_message).collect();
                 cursor_answer::Answer::HandOver(CursorHandOverAnswer { cursors })
             }
@@ -182,95 +185,38 @@ impl CursorService {
         request: cursor_request::Request,
         patience: Duration,
     ) -> Result<cursor_answer::Answer> {
-        let topics = &self.inner.topics;
-        let log = PartitionRef { topic: log_path(), partition: partition_of(topic.id) };
-        let is_stopping = topics.cluster().tasks().shutdown().is_cancelled();
-        let deadline = Instant::now()
-            + if is_stopping { patience::CURSOR_OWNER_STOPPING.min(patience) } else { patience };
-        loop {
-            let mut metadata = topics.cluster().watch_metadata();
-            metadata.mark_unchanged();
-            let leadership = topics.cluster().leadership(&log);
-            let mut problem = match self.ask_once(topics, leadership.clone(), &request, deadline).await {
-                Ok(answer) => return Ok(answer),
-                Err(problem) => problem,
-            };
-            match &problem {
-                Error::UnknownTopic { .. } if leadership.is_err() => {
-                    topics.create_topic(&log.topic, PARTITIONS.into()).await?;
-                    continue;
-                }
-                Error::UnknownTopic { topic: name } if *name != log.topic.to_string() => {
-                    let listed = || topics.topic(&topic.path).filter(|listed| listed.id == topic.id);
-                    topics.cluster().find_confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
-                    problem = Obstacle::OwnerUninformed { topic: topic.path.to_string() }.into();
-                }
-                Error::UnknownTopic { .. } => {} // the owner has not heard of its log yet
-                Error::NotLeader { .. } | Error::OutcomeUnknown { .. } => {}
-                other if other.retryable() => {}
-                _ => return Err(problem),
-            }
-            if Instant::now() + patience::CURSOR_LEADER_NAMED >= deadline {
-                return Err(problem);
-            }
-            topics.cluster().check_reach(&log)?;
-            let moved = tokio::time::timeout(patience::CURSOR_LEADER_NAMED, metadata.changed()).await.is_ok();
-            if let (Error::NotLeader { .. }, Ok(leadership), false) = (&problem, leadership, moved) {
-                self.wake_leader(topics, &log, topic, leadership, deadline).await;
-            }
-        }
+        let is_stopping = self.inner.topics.cluster().tasks().shutdown().is_cancelled();
+        let patience = if is_stopping { patience::CURSOR_OWNER_STOPPING.min(patience) } else { patience };
+        let request = &request;
+        let ask_once = |leadership, deadline| async move {
+            let asked = self.ask_once(leadership, request, deadline).await;
+            let Err(problem @ Error::UnknownTopic { .. }) = asked else { return asked };
+            // The owner may not have heard of the topic yet.
+            let topics = &self.inner.topics;
+            let listed = || topics.topic(&topic.path).filter(|listed| listed.id == topic.id);
+            topics.cluster().find_confirmed(|| listed().ok_or_else(|| problem.clone())).await?;
+            Err(Obstacle::OwnerUninformed { topic: topic.path.to_string() }.into())
+        };
+        self.inner.finder.ask(partition_of(topic.id), patience, ask_once).await
     }
 
     async fn ask_once(
         &self,
-        topics: &Arc<Topics>,
-        leadership: Result<Leadership>,
+        leadership: Leadership,
         request: &cursor_request::Request,
         deadline: Instant,
     ) -> Result<cursor_answer::Answer> {
-        let leadership = leadership?;
+        let topics = &self.inner.topics;
         if leadership.ours {
             return self.answer(topics, request.clone()).await;
         }
         if leadership.node == topics.cluster().node_id() {
-            let key = format!("{}/{}", log_path(), leadership.number);
-            return Err(Error::NotLeader { key, hint: None }); // led by an earlier process of this node
+            return Err(self.inner.finder.led_by_an_earlier_process(&leadership));
         }
-        let payload = CursorRequest { request: Some(request.clone()) }.encode_to_vec();
         let limit = patience::CURSOR_CALL.min(deadline.saturating_duration_since(Instant::now()));
-        topics
-            .cluster()
-            .peers()
-            .call(leadership.node, Request::Cursor(payload.into()), limit)
-            .await
-            .and_then(decode_answer)
-    }
-
-    /// Appends a record to `__cursors` that says nothing new. The leader that the metadata name serves no more if its process was
-    /// replaced, and a new segment is opened only when an append asks for it.
-    async fn wake_leader(
-        &self,
-        topics: &Arc<Topics>,
-        log: &PartitionRef,
-        topic: &TopicRef,
-        seen: Leadership,
-        deadline: Instant,
-    ) {
-        if topics.cluster().leadership(log).is_ok_and(|now| now != seen) {
-            return;
-        }
-        let key = CursorKey { topic: topic.id, partition: 0 }.encode();
-        let mut batch = Vec::new();
-        let built = BatchBuilder::new()
-            .push(Some(&key), Some(&Progress::default().encode()), clock::now_ms(), &[])
-            .build(&mut batch);
-        if built.is_ok() {
-            let append = topics.append(log, batch.into());
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Ok(Err(problem)) = tokio::time::timeout(left, append).await {
-                tracing::debug!(%log, %problem, "cannot open a new segment of cursors");
-            }
-        }
+        let payload = request_payload(request.clone());
+        let peers = topics.cluster().peers();
+        peers.call(leadership.node, Request::Cursor(payload), limit).await.and_then(decode_answer)
     }
 
     /// Answers as the owner.
@@ -304,7 +250,7 @@ impl CursorService {
         })
     }
 
-    fn owner(&self, topic: TopicId) -> &Arc<Owner> {
+    fn owner(&self, topic: TopicId) -> &CursorOwner {
         &self.inner.owners[partition_of(topic) as usize]
     }
 }

@@ -17,6 +17,8 @@ pub(crate) enum Operation {
     Write,
     /// Makes it.
     Create,
+    /// Deletes it, or what it has.
+    Delete,
 }
 
 /// What a request does something with.
@@ -24,6 +26,8 @@ pub(crate) enum Operation {
 pub(crate) enum Resource<'a> {
     /// A topic, be it there or not.
     Topic(&'a TopicPath),
+    /// A consumer group, be it there or not.
+    Group(&'a str),
     /// The principal's organisation as a whole.
     Cluster,
 }
@@ -32,6 +36,7 @@ impl fmt::Display for Resource<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Topic(path) => write!(formatter, "topic {path}"),
+            Self::Group(name) => write!(formatter, "group {name}"),
             Self::Cluster => formatter.write_str("cluster"),
         }
     }

@@ -1,6 +1,6 @@
 //! The APIs that are offered, in which versions, and the shapes of their requests. No version is offered that no test runs.
 
-use super::schema::{Schema, bytes, fixed, numbers, structs, text};
+use super::schema::{Schema, bytes, fixed, numbers, structs, text, texts};
 
 /// An API that is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,9 +9,20 @@ pub(super) enum Offered {
     Fetch,
     ListOffsets,
     Metadata,
+    OffsetCommit,
+    OffsetFetch,
+    FindCoordinator,
+    JoinGroup,
+    Heartbeat,
+    LeaveGroup,
+    SyncGroup,
+    DescribeGroups,
+    ListGroups,
     ApiVersions,
     InitProducerId,
     OffsetForLeaderEpoch,
+    DeleteGroups,
+    OffsetDelete,
 }
 
 /// An offer of an API.
@@ -36,7 +47,7 @@ impl Offer {
 }
 
 /// All offers, by key.
-pub(super) const OFFERS: [Offer; 7] = [
+pub(super) const OFFERS: [Offer; 18] = [
     Offer {
         api: Offered::Produce,
         key: 0,
@@ -117,6 +128,165 @@ pub(super) const OFFERS: [Offer; 7] = [
         },
     },
     Offer {
+        api: Offered::OffsetCommit,
+        key: 8,
+        name: "OffsetCommit",
+        told_from: 2,
+        served_from: 2,
+        max: 9,
+        schema: Schema {
+            flexible_since: 8,
+            fields: &[
+                text(),
+                fixed(4), // generation
+                text(),
+                text().since(7),
+                fixed(8).until(4), // how long it is to be kept
+                structs(&[
+                    text(),
+                    structs(&[
+                        fixed(4 + 8),      // partition, offset
+                        fixed(4).since(6), // leader epoch
+                        text(),
+                    ]),
+                ]),
+            ],
+        },
+    },
+    Offer {
+        api: Offered::OffsetFetch,
+        key: 9,
+        name: "OffsetFetch",
+        told_from: 1,
+        served_from: 1,
+        max: 9,
+        schema: Schema {
+            flexible_since: 6,
+            fields: &[
+                text().until(7),
+                structs(&[text(), numbers()]).until(7),
+                structs(&[
+                    text(),
+                    text().since(9),
+                    fixed(4).since(9), // epoch of the member
+                    structs(&[text(), numbers()]),
+                ])
+                .since(8),
+                fixed(1).since(7), // whether stable offsets only
+            ],
+        },
+    },
+    Offer {
+        api: Offered::FindCoordinator,
+        key: 10,
+        name: "FindCoordinator",
+        told_from: 0,
+        served_from: 0,
+        max: 4,
+        schema: Schema {
+            flexible_since: 3,
+            fields: &[
+                text().until(3),
+                fixed(1).since(1), // kind
+                texts().since(4),
+            ],
+        },
+    },
+    Offer {
+        api: Offered::JoinGroup,
+        key: 11,
+        name: "JoinGroup",
+        told_from: 0,
+        served_from: 0,
+        max: 9,
+        schema: Schema {
+            flexible_since: 6,
+            fields: &[
+                text(),
+                fixed(4),          // session timeout
+                fixed(4).since(1), // rebalance timeout
+                text(),
+                text().since(5),
+                text(),
+                structs(&[text(), bytes()]),
+                text().since(8),
+            ],
+        },
+    },
+    Offer {
+        api: Offered::Heartbeat,
+        key: 12,
+        name: "Heartbeat",
+        told_from: 0,
+        served_from: 0,
+        max: 4,
+        schema: Schema {
+            flexible_since: 4,
+            fields: &[
+                text(),
+                fixed(4), // generation
+                text(),
+                text().since(3),
+            ],
+        },
+    },
+    Offer {
+        api: Offered::LeaveGroup,
+        key: 13,
+        name: "LeaveGroup",
+        told_from: 0,
+        served_from: 0,
+        max: 5,
+        schema: Schema {
+            flexible_since: 4,
+            fields: &[text(), text().until(2), structs(&[text(), text(), text().since(5)]).since(3)],
+        },
+    },
+    Offer {
+        api: Offered::SyncGroup,
+        key: 14,
+        name: "SyncGroup",
+        told_from: 0,
+        served_from: 0,
+        max: 5,
+        schema: Schema {
+            flexible_since: 4,
+            fields: &[
+                text(),
+                fixed(4), // generation
+                text(),
+                text().since(3),
+                text().since(5),
+                text().since(5),
+                structs(&[text(), bytes()]),
+            ],
+        },
+    },
+    Offer {
+        api: Offered::DescribeGroups,
+        key: 15,
+        name: "DescribeGroups",
+        told_from: 0,
+        served_from: 0,
+        max: 5,
+        schema: Schema {
+            flexible_since: 5,
+            fields: &[
+                texts(),
+                fixed(1).since(3), // whether the operations that are allowed are wanted
+            ],
+        },
+    },
+    Offer {
+        api: Offered::ListGroups,
+        key: 16,
+        name: "ListGroups",
+        told_from: 0,
+        served_from: 0,
+        max: 5,
+        schema: Schema { flexible_since: 3, fields: &[texts().since(4), texts().since(5)] },
+    },
+    Offer {
         api: Offered::ApiVersions,
         key: 18,
         name: "ApiVersions",
@@ -147,6 +317,27 @@ pub(super) const OFFERS: [Offer; 7] = [
         schema: Schema {
             flexible_since: 4,
             fields: &[fixed(4).since(3), structs(&[text(), structs(&[fixed(4 + 4 + 4)])])],
+        },
+    },
+    Offer {
+        api: Offered::DeleteGroups,
+        key: 42,
+        name: "DeleteGroups",
+        told_from: 0,
+        served_from: 0,
+        max: 2,
+        schema: Schema { flexible_since: 2, fields: &[texts()] },
+    },
+    Offer {
+        api: Offered::OffsetDelete,
+        key: 47,
+        name: "OffsetDelete",
+        told_from: 0,
+        served_from: 0,
+        max: 0,
+        schema: Schema {
+            flexible_since: i16::MAX,
+            fields: &[text(), structs(&[text(), structs(&[fixed(4)])])],
         },
     },
 ];

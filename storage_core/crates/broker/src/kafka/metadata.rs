@@ -120,7 +120,7 @@ fn topic_row(brokers: &Brokers, route: &TopicRoute) -> MetadataResponseTopic {
 }
 
 /// The nodes that clients of one listener can reach.
-struct Brokers {
+pub(super) struct Brokers {
     /// By id: host and port.
     nodes: Vec<(u32, (String, u16))>,
     /// Those whose leases have not lapsed, reachable or not.
@@ -130,7 +130,7 @@ struct Brokers {
 }
 
 impl Brokers {
-    fn of(context: &Context) -> Self {
+    pub(super) fn of(context: &Context) -> Self {
         let (cluster, listener) = (context.broker.cluster(), &context.listener);
         let (me, routing) = (cluster.node_id(), cluster.routing());
         let alive: Vec<u32> =
@@ -147,6 +147,12 @@ impl Brokers {
             nodes.extend(parse_address(&listener.told).map(|told| (me, told)));
         }
         Self { nodes, alive, me }
+    }
+
+    /// A node with its host and port.
+    pub(super) fn address(self, node: u32) -> Option<(BrokerId, String, u16)> {
+        let (_, (host, port)) = self.nodes.into_iter().find(|(id, _)| *id == node)?;
+        Some((BrokerId(broker_id(node)), host, port))
     }
 
     fn rows(self) -> Vec<MetadataResponseBroker> {

@@ -1,4 +1,4 @@
-//! Kafka's protocol: what a client of any library for Kafka needs to produce and to fetch, without groups.
+//! Kafka's protocol: what a client of any library for Kafka needs to produce, to fetch, and to share work in groups.
 //!
 //! `frame` and `schema` look at bytes of strangers before anything is allocated for what these claim; `kafka_protocol` decodes
 //! what they let through. `session` keeps one connection, whose requests are answered in their order; each API has a file.
@@ -15,6 +15,7 @@ mod fetch;
 mod fetch_answer;
 mod fetched;
 pub(crate) mod frame;
+mod groups;
 mod init_producer_id;
 mod list_offsets;
 mod listener;

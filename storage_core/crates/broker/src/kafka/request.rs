@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest,
-    OffsetForLeaderEpochRequest, ProduceRequest,
+    ApiVersionsRequest, DeleteGroupsRequest, DescribeGroupsRequest, FetchRequest, FindCoordinatorRequest,
+    HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
+    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest,
 };
 use kafka_protocol::protocol::Decodable;
 
@@ -17,9 +19,21 @@ pub(crate) enum Request {
     Fetch(FetchRequest),
     ListOffsets(ListOffsetsRequest),
     Metadata(MetadataRequest),
+    OffsetCommit(OffsetCommitRequest),
+    OffsetFetch(OffsetFetchRequest),
+    FindCoordinator(FindCoordinatorRequest),
+    /// With what the client calls itself, which groups show.
+    JoinGroup(JoinGroupRequest, String),
+    Heartbeat(HeartbeatRequest),
+    LeaveGroup(LeaveGroupRequest),
+    SyncGroup(SyncGroupRequest),
+    DescribeGroups(DescribeGroupsRequest),
+    ListGroups(ListGroupsRequest),
     ApiVersions(ApiVersionsRequest),
     InitProducerId(InitProducerIdRequest),
     OffsetForLeaderEpoch(OffsetForLeaderEpochRequest),
+    DeleteGroups(DeleteGroupsRequest),
+    OffsetDelete(OffsetDeleteRequest),
 }
 
 /// Takes the header off a frame and decodes the rest; `None` if that API or version is not served.
@@ -35,18 +49,41 @@ fn decode_body(offer: &Offer, header: Header, mut frame: Bytes) -> Result<Reques
     let rest = header_rest(offer.schema.is_flexible(version), &frame);
     let mut body = frame.split_off(rest.map_err(|problem| header.malformed(problem))?);
     offer.schema.check(version, &body).map_err(|problem| header.malformed(problem))?;
+    macro_rules! decoded {
+        ($request:ty, $kind:expr) => {
+            <$request>::decode(&mut body, version).map($kind)
+        };
+    }
     let decoded = match offer.api {
-        Offered::Produce => ProduceRequest::decode(&mut body, version).map(Request::Produce),
-        Offered::Fetch => FetchRequest::decode(&mut body, version).map(Request::Fetch),
-        Offered::ListOffsets => ListOffsetsRequest::decode(&mut body, version).map(Request::ListOffsets),
-        Offered::Metadata => MetadataRequest::decode(&mut body, version).map(Request::Metadata),
-        Offered::ApiVersions => ApiVersionsRequest::decode(&mut body, version).map(Request::ApiVersions),
-        Offered::InitProducerId => {
-            InitProducerIdRequest::decode(&mut body, version).map(Request::InitProducerId)
+        Offered::Produce => decoded!(ProduceRequest, Request::Produce),
+        Offered::Fetch => decoded!(FetchRequest, Request::Fetch),
+        Offered::ListOffsets => decoded!(ListOffsetsRequest, Request::ListOffsets),
+        Offered::Metadata => decoded!(MetadataRequest, Request::Metadata),
+        Offered::OffsetCommit => decoded!(OffsetCommitRequest, Request::OffsetCommit),
+        Offered::OffsetFetch => decoded!(OffsetFetchRequest, Request::OffsetFetch),
+        Offered::FindCoordinator => decoded!(FindCoordinatorRequest, Request::FindCoordinator),
+        Offered::JoinGroup => {
+            decoded!(JoinGroupRequest, |request| Request::JoinGroup(request, client_id(&frame)))
         }
+        Offered::Heartbeat => decoded!(HeartbeatRequest, Request::Heartbeat),
+        Offered::LeaveGroup => decoded!(LeaveGroupRequest, Request::LeaveGroup),
+        Offered::SyncGroup => decoded!(SyncGroupRequest, Request::SyncGroup),
+        Offered::DescribeGroups => decoded!(DescribeGroupsRequest, Request::DescribeGroups),
+        Offered::ListGroups => decoded!(ListGroupsRequest, Request::ListGroups),
+        Offered::ApiVersions => decoded!(ApiVersionsRequest, Request::ApiVersions),
+        Offered::InitProducerId => decoded!(InitProducerIdRequest, Request::InitProducerId),
         Offered::OffsetForLeaderEpoch => {
-            OffsetForLeaderEpochRequest::decode(&mut body, version).map(Request::OffsetForLeaderEpoch)
+            decoded!(OffsetForLeaderEpochRequest, Request::OffsetForLeaderEpoch)
         }
+        Offered::DeleteGroups => decoded!(DeleteGroupsRequest, Request::DeleteGroups),
+        Offered::OffsetDelete => decoded!(OffsetDeleteRequest, Request::OffsetDelete),
     };
     decoded.map_err(|problem| header.malformed(problem))
+}
+
+/// What the client calls itself, by the rest of a request's header: a string, or none.
+fn client_id(header_rest: &[u8]) -> String {
+    let (length, rest) = header_rest.split_first_chunk().unwrap_or((&[0; 2], &[]));
+    let length = usize::try_from(i16::from_be_bytes(*length)).unwrap_or(0);
+    String::from_utf8_lossy(rest.get(..length).unwrap_or_default()).into_owned()
 }

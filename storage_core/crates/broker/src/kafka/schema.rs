@@ -24,6 +24,8 @@ enum Kind {
     Structs(&'static [Field]),
     /// An array of 32-bit numbers, or none.
     Numbers,
+    /// An array of strings, or none.
+    Texts,
 }
 
 const fn field(kind: Kind) -> Field {
@@ -53,6 +55,11 @@ pub(super) const fn structs(fields: &'static [Field]) -> Field {
 /// An array of 32-bit numbers, or none.
 pub(super) const fn numbers() -> Field {
     field(Kind::Numbers)
+}
+
+/// An array of strings, or none.
+pub(super) const fn texts() -> Field {
+    field(Kind::Texts)
 }
 
 impl Field {
@@ -126,6 +133,11 @@ impl Walk<'_> {
                 Kind::Structs(fields) => {
                     for _ in 0..self.count()? {
                         self.fields(fields)?;
+                    }
+                }
+                Kind::Texts => {
+                    for _ in 0..self.count()? {
+                        self.text()?;
                     }
                 }
                 Kind::Numbers => {
@@ -223,7 +235,12 @@ mod tests {
 
     const TOPICS: Schema = Schema {
         flexible_since: 9,
-        fields: &[structs(&[text(), numbers()]), fixed(1).since(4).until(8), bytes().since(2)],
+        fields: &[
+            structs(&[text(), numbers()]),
+            fixed(1).since(4).until(8),
+            bytes().since(2),
+            texts().since(11),
+        ],
     };
     const NAMES: Schema = Schema { flexible_since: 9, fields: &[structs(&[text()])] };
 
@@ -250,6 +267,13 @@ mod tests {
         assert!(flexible(&[0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]).is_err());
         assert!(flexible(&[1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f]).is_err());
         assert_eq!(flexible(&[1, 1, 1, 77, 2, 0, 0]), Ok(()), "an unknown tag is passed over");
+    }
+
+    #[test]
+    fn strings_of_an_array_have_no_tagged_fields_of_their_own() {
+        assert_eq!(TOPICS.check(11, &[1, 1, 3, 2, b'a', 1, 0]), Ok(()));
+        assert!(TOPICS.check(11, &[1, 1, 3, 2, b'a', 9, 0]).is_err());
+        assert!(TOPICS.check(11, &[1, 1, 0xff, 0xff, 0xff, 0xff, 0x07, 0]).is_err());
     }
 
     #[test]

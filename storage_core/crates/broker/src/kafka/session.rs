@@ -6,7 +6,7 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::BytesMut;
 use tokio::net::TcpStream;
@@ -39,6 +39,7 @@ pub(super) async fn run(stream: TcpStream, from: SocketAddr, context: &Context, 
     let input = Input { bytes: BytesMut::new(), held, is_closed: false, began: None };
     let mut session = Session {
         stream,
+        from: from.ip(),
         context,
         pace,
         input,
@@ -75,6 +76,8 @@ struct Input {
 
 struct Session<'a> {
     stream: TcpStream,
+    /// Where the client is.
+    from: IpAddr,
     context: &'a Context,
     pace: Pace,
     input: Input,
@@ -196,7 +199,7 @@ impl Session<'_> {
             let memory = if is_append { bytes } else { bytes.saturating_mul(DECODED_RATIO) };
             let held = self.context.broker.cluster().share(Purpose::Appends).hold(memory);
             self.input.held.set(self.input.bytes.len());
-            self.window.begin(dispatch::begin(self.context, header, request), held, is_append);
+            self.window.begin(dispatch::begin(self.context, self.from, header, request), held, is_append);
         }
     }
 

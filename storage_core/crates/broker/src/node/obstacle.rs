@@ -137,6 +137,8 @@ pub enum Obstacle {
     CursorsUnrecorded { log: String },
     #[error("the owner has not heard of {topic} yet")]
     OwnerUninformed { topic: String },
+    #[error("node {node} takes {log} over, which is not done yet")]
+    TakingOver { node: u32, log: String },
 }
 
 impl Obstacle {

@@ -158,8 +158,6 @@ pub(crate) const HAND_OVER: Duration = s(2);
 pub(crate) const HAND_OVER_OF_LAPSED: Duration = ms(300);
 /// A commit waits so long until it is durable, before its client is told to come again.
 pub(crate) const CURSOR_DURABLE: Duration = s(4);
-/// Pause before a failed append to `__cursors` is tried again.
-pub(crate) const CURSOR_RECORD_RETRY: Duration = ms(200);
 /// The owner of a cursor is looked for so long on behalf of a client that waits.
 pub(crate) const CURSOR_OWNER: Duration = s(10);
 /// The owner of a cursor is looked for so long on behalf of a client that waits for something else.
@@ -168,8 +166,24 @@ pub(crate) const CURSOR_OWNER_ASIDE: Duration = s(2);
 pub(crate) const CURSOR_OWNER_STOPPING: Duration = ms(500);
 /// One call to the owner of a cursor.
 pub(crate) const CURSOR_CALL: Duration = s(5);
-/// The metadata have so long to name another leader, before the one that they name is asked to open a new segment.
-pub(crate) const CURSOR_LEADER_NAMED: Duration = ms(50);
+/// The metadata have so long to name another owner, before the one that they name is asked to open a new segment.
+pub(crate) const OWNER_NAMED: Duration = ms(50);
+/// Pause between two looks at what is due in consumer groups.
+pub(crate) const GROUP_TICK: Duration = ms(50);
+/// A request of a group waits so long for its coordinator to take over, before its client is told to come again.
+pub(crate) const GROUP_TAKEN_OVER: Duration = s(5);
+/// A request about groups looks so long for their coordinator.
+pub(crate) const GROUP_COORDINATOR: Duration = s(10);
+/// Pause between two looks at groups that nobody uses any more.
+pub(crate) const GROUP_EXPIRY_LOOK: Duration = s(60);
+/// No group is forgotten so long after its coordinator took over: clients that could not reach the one before come back meanwhile.
+pub(crate) const GROUP_EXPIRY_HOLD: Duration = s(3_600);
+/// A group that nobody has used for so long is forgotten, as Kafka's brokers do by default.
+pub(crate) const GROUP_EXPIRY: Duration = s(7 * 24 * 3_600);
+/// Pause before a failed append of an owner is tried again.
+pub(crate) const OWNER_RECORD_RETRY: Duration = ms(200);
+/// An append of an owner that must not come late is given up after so long, and with it the ownership.
+pub(crate) const OWNER_RECORD: Duration = s(10);
 /// Pause between two tellings of how far cursors have come: what was read may stay so long.
 pub(crate) const READ_MARKS: Duration = s(2);
 

@@ -27,7 +27,7 @@ use crate::node::locks::{Lock, PEERS};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{
-    Confirm, Fetch, FindTime, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo,
+    Confirm, Fetch, FindTime, GroupRequest, Hello, Kind, Ping, Prepare, ReplicaRequest, SegmentInfo,
 };
 use crate::node::secret::Secrets;
 
@@ -42,6 +42,8 @@ pub enum Request {
     SegmentInfo(SegmentInfo),
     /// A message of the cursors, for [`crate::cursors::CursorService::answer_peer`] of the other node.
     Cursor(Bytes),
+    /// A message of consumer groups, for [`crate::groups::GroupService::answer_peer`] of the other node.
+    Group(GroupRequest),
     /// A question whether the node answers at all.
     Ping,
     /// A message to a replica that needs no place in an order; answered with `ReplicaAnswer`.
@@ -57,7 +59,7 @@ impl Request {
     fn purpose(&self) -> Purpose {
         match self {
             Self::Fetch(fetch) if !fetch.durable => Purpose::Reads,
-            Self::Cursor(_) => Purpose::Reads,
+            Self::Cursor(_) | Self::Group(_) => Purpose::Reads,
             Self::Fetch(_) => Purpose::Repairs,
             _ => Purpose::Votes,
         }
@@ -69,6 +71,7 @@ impl Request {
             Self::Prepare(prepare) => (Kind::Prepare, prepare.encode_to_vec().into()),
             Self::SegmentInfo(info) => (Kind::SegmentInfo, info.encode_to_vec().into()),
             Self::Cursor(request) => (Kind::Cursor, request),
+            Self::Group(request) => (Kind::Group, request.encode_to_vec().into()),
             Self::Ping => (Kind::Ping, Ping {}.encode_to_vec().into()),
             Self::Replica(request) => (Kind::Replica, request.encode_to_vec().into()),
             Self::Confirm(confirm) => (Kind::Confirm, confirm.encode_to_vec().into()),

@@ -259,6 +259,10 @@ async fn answer(from: u32, frame: Frame, broker: &Broker) -> Result<Bytes> {
             let answer = broker.cursors().answer_peer(from, frame.payload).await?;
             Ok(weighed(broker, Purpose::Reads, answer))
         }
+        Ok(Kind::Group) => {
+            let answer = broker.groups().answer_peer(from, decode(frame.payload)?).await?;
+            Ok(weighed(broker, Purpose::Reads, answer.encode_to_vec()))
+        }
         _ => Err(Error::InvalidRequest { problem: format!("a frame of kind {}", frame.kind) }),
     }
 }

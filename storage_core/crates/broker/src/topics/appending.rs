@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use walrus_log::batch::{Batch, RecordsSeen};
+use walrus_model::SegmentId;
 
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
@@ -48,6 +49,21 @@ impl Topics {
         };
         let ticket = submit();
         self.finish(to, ticket, started, submit).await
+    }
+
+    /// Appends to one open segment that this node leads, and to no other; `None` if that is not open here, and has nothing of the
+    /// batch.
+    pub(crate) async fn append_to(
+        &self,
+        to: &PartitionRef,
+        segment: SegmentId,
+        bytes: &Bytes,
+        deadline: Instant,
+    ) -> Result<Option<AppendAck>> {
+        let topic = self.cluster().routing().partition(to)?.0.topic.id;
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let ticket = self.partitions().submit_forwarded(topic, to.partition, segment, bytes, patience);
+        ticket.finish_forwarded(self.copies()).await
     }
 
     /// Waits for what becomes of a batch. Where its partition was not known, metadata as new as the question say whether there is

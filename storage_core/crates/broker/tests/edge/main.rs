@@ -11,7 +11,9 @@ mod grpc_log;
 mod harness;
 mod kafka_client;
 mod kafka_fetch;
+mod kafka_groups;
 mod kafka_handshake;
+mod kafka_member;
 mod kafka_produce;
 mod limits;
 #[allow(dead_code, reason = "the tests of the cluster interfere with them")]

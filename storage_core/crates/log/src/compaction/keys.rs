@@ -132,7 +132,7 @@ impl KeyMap {
     /// The place of a key's entry, or the free one where it belongs. There always is a free one.
     fn place_of(&self, print: u128) -> usize {
         let count = self.pages.len() / ENTRY_BYTES;
-        let mut place = ((print >> u32::BITS) * count as u128 >> u64::BITS) as usize;
+        let mut place = (((print >> u32::BITS) * count as u128) >> u64::BITS) as usize;
         loop {
             let entry = self.entry(place);
             if entry == FREE || entry >> u32::BITS == print {

@@ -348,7 +348,7 @@ pub const DEFINITIONS: [Definition; 40] = [
         default: Fallback::Value(""),
         effect: Effect::WithinAMinute,
         what: "Readers that use records up: what all of them have read goes, segment by segment, also before `retention.ms` and \
-               `retention.bytes` say so. `GET` is the cursor of the text protocol.",
+               `retention.bytes` say so. `GET` is the cursor of the text protocol, `group:NAME` a consumer group.",
     },
     Definition {
         name: RETENTION_PINNED,

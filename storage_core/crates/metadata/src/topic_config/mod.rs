@@ -233,21 +233,26 @@ impl TopicConfig {
 
     /// The readers that use records up.
     pub(crate) fn consumed_by(&self) -> impl Iterator<Item = &str> {
-        self.readers(RETENTION_CONSUMED)
+        self.readers_of(RETENTION_CONSUMED)
     }
 
     /// The readers whom retention waits for.
     pub(crate) fn pinned_by(&self) -> impl Iterator<Item = &str> {
-        self.readers(RETENTION_PINNED)
+        self.readers_of(RETENTION_PINNED)
     }
 
     /// Whether it matters to retention up to where a reader of that name has read.
     #[must_use]
     pub fn asks_reader(&self, name: &str) -> bool {
-        self.consumed_by().chain(self.pinned_by()).any(|asked| asked == name)
+        self.readers().any(|asked| asked == name)
     }
 
-    fn readers(&self, setting: &str) -> impl Iterator<Item = &str> {
+    /// The readers of whom it matters to retention up to where they have read.
+    pub fn readers(&self) -> impl Iterator<Item = &str> {
+        self.consumed_by().chain(self.pinned_by())
+    }
+
+    fn readers_of(&self, setting: &str) -> impl Iterator<Item = &str> {
         let names = self.values.get(setting).map_or("", String::as_str).split(',');
         names.filter(|name| !name.is_empty())
     }

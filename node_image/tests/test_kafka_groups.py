@@ -1,0 +1,246 @@
+"""Consumer groups of librdkafka: members that share, leave and come back, and a coordinator that dies."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from node_process import NodeProcess
+from waiting import wait_until
+from walrus_client import Client
+
+PATIENCE_S = 60
+PARTITIONS = 4
+RECORDS = 400
+
+Make = Callable[..., NodeProcess]
+
+
+@pytest.fixture
+def nodes(node: Make) -> list[NodeProcess]:
+    """Three nodes of one cluster, each record on two of them at least."""
+    first = node("--bootstrap", "--replication-factor", "3").start()
+    started = [first, *(node("--join", first.raft_address).start() for _ in range(2))]
+    for each in started:
+        each.wait_ready()
+    return started
+
+
+@pytest.fixture
+def alone(node: Make) -> NodeProcess:
+    started = node("--bootstrap").start()
+    started.wait_ready()
+    return started
+
+
+def addresses(nodes: list[NodeProcess]) -> str:
+    return ",".join(f"127.0.0.1:{each.ports['kafka']}" for each in nodes)
+
+
+def create(nodes: list[NodeProcess], topic: str) -> None:
+    with Client(f"127.0.0.1:{nodes[0].ports['grpc']}") as client:
+        client.create_topic(topic, partitions=PARTITIONS)
+
+
+def produce(nodes: list[NodeProcess], topic: str, numbers: range) -> None:
+    by = Producer({"bootstrap.servers": addresses(nodes), "enable.idempotence": True})
+    failures: list[KafkaError] = []
+    for number in numbers:
+        by.produce(
+            topic,
+            value=str(number),
+            partition=number % PARTITIONS,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert by.flush(PATIENCE_S) == 0
+    assert not failures
+
+
+class Reader:
+    """A member of a group, and what it has read."""
+
+    def __init__(self, nodes: list[NodeProcess], group: str, topic: str, **options: Any) -> None:
+        common = {
+            "bootstrap.servers": addresses(nodes),
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 500,
+        }
+        self.consumer = Consumer({**common, **options})
+        self.consumer.subscribe([topic], on_revoke=self._note_revoked)
+        self.values: list[int] = []
+        self.revoked: list[int] = []
+
+    def _note_revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        self.revoked.extend(place.partition for place in places)
+
+    def poll(self) -> None:
+        message: Message | None = self.consumer.poll(0.05)
+        if message is None:
+            return
+        if message.error() is not None:
+            # What librdkafka tells while it looks for another coordinator or leader; it goes on by itself.
+            assert message.error().retriable() or message.error().code() in (
+                KafkaError._TRANSPORT,
+                KafkaError._ALL_BROKERS_DOWN,
+            ), message.error()
+            return
+        self.values.append(int(message.value()))
+
+    def partitions(self) -> set[int]:
+        return {place.partition for place in self.consumer.assignment()}
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def run(readers: list[Reader], what: str, until: Callable[[], bool]) -> None:
+    """Has members read, turn by turn, until something holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        for reader in readers:
+            reader.poll()
+
+
+def total(places: list[TopicPartition]) -> int:
+    """The sum of offsets; a partition of which nothing was read has a negative one."""
+    return sum(max(place.offset, 0) for place in places)
+
+
+def share(readers: list[Reader]) -> bool:
+    """Whether each partition has one reader, and each reader as many as the others."""
+    shares = [reader.partitions() for reader in readers]
+    counts = {len(mine) for mine in shares}
+    return sorted(place for mine in shares for place in mine) == list(range(PARTITIONS)) and len(counts) == 1
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_share_the_partitions_and_take_over_those_of_one_that_leaves(alone: NodeProcess, strategy: str) -> None:
+    nodes = [alone]
+    create(nodes, "t")
+    options = {"partition.assignment.strategy": strategy}
+    first = Reader(nodes, "g", "t", **options)
+    run([first], "the first has all", lambda: len(first.partitions()) == PARTITIONS)
+    second = Reader(nodes, "g", "t", **options)
+    run([first, second], "both have two", lambda: share([first, second]))
+    produce(nodes, "t", range(RECORDS))
+    run([first, second], "all is read", lambda: len({*first.values, *second.values}) == RECORDS)
+    assert sorted(first.values + second.values) == list(range(RECORDS)), "each record once"
+    first.consumer.commit(asynchronous=False)
+    first.close()
+    run([second], "the second has all", lambda: len(second.partitions()) == PARTITIONS)
+    produce(nodes, "t", range(RECORDS, 2 * RECORDS))
+    run([second], "the rest is read", lambda: set(range(RECORDS, 2 * RECORDS)) <= set(second.values))
+    second.close()
+
+
+def test_what_is_committed_is_where_a_group_goes_on_after_a_kill(alone: NodeProcess) -> None:
+    nodes = [alone]
+    create(nodes, "t")
+    produce(nodes, "t", range(RECORDS))
+    reader = Reader(nodes, "g", "t")
+    run([reader], "half is read", lambda: len(reader.values) >= RECORDS // 2)
+    read = list(reader.values)
+    assert total(reader.consumer.commit(asynchronous=False)) == len(read)
+    alone.kill()
+    alone.start().wait_ready()
+    run([reader], "the rest is read", lambda: len(set(reader.values)) == RECORDS)
+    reader.close()  # commits nothing
+    other = Reader(nodes, "g", "t")
+    run([other], "it goes on behind what was committed", lambda: len(other.values) == RECORDS - len(read))
+    assert sorted(read + other.values) == list(range(RECORDS))
+    other.close()
+
+
+def test_a_consumer_that_commits_by_itself_is_closed_at_once(alone: NodeProcess) -> None:
+    create([alone], "t")
+    produce([alone], "t", range(RECORDS))
+    reader = Reader([alone], "g", "t", **{"enable.auto.commit": True})
+    run([reader], "all is read", lambda: len(reader.values) == RECORDS)
+    began = time.monotonic()
+    reader.close()
+    assert time.monotonic() - began < 5
+    places = [TopicPartition("t", partition) for partition in range(PARTITIONS)]
+    found = Consumer({"bootstrap.servers": addresses([alone]), "group.id": "g"})
+    assert total(found.committed(places, PATIENCE_S)) == RECORDS
+    found.close()
+
+
+def test_a_static_member_is_restarted_and_nobody_else_notices(alone: NodeProcess) -> None:
+    nodes = [alone]
+    create(nodes, "t")
+    first = Reader(nodes, "g", "t", **{"group.instance.id": "one"})
+    second = Reader(nodes, "g", "t", **{"group.instance.id": "two"})
+    run([first, second], "both have two", lambda: share([first, second]))
+    before = second.partitions()
+    second.revoked.clear()
+    first.close()
+    first = Reader(nodes, "g", "t", **{"group.instance.id": "one"})
+    run([first, second], "the first is back", lambda: share([first, second]))
+    assert (second.partitions(), second.revoked) == (before, [])
+    for reader in (first, second):
+        reader.close()
+
+
+def test_groups_are_listed_described_and_deleted(alone: NodeProcess) -> None:
+    create([alone], "t")
+    produce([alone], "t", range(RECORDS))
+    reader = Reader([alone], "busy", "t", **{"client.id": "me"})
+    run([reader], "all is read", lambda: len(reader.values) == RECORDS)
+    reader.consumer.commit(asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": addresses([alone])})
+    listed = admin.list_consumer_groups().result(PATIENCE_S)
+    assert [(group.group_id, group.state) for group in listed.valid] == [("busy", ConsumerGroupState.STABLE)]
+    described = admin.describe_consumer_groups(["busy"])["busy"].result(PATIENCE_S)
+    (member,) = described.members
+    assert (described.partition_assignor, member.client_id, member.host) == ("range", "me", "/127.0.0.1")
+    assert {place.partition for place in member.assignment.topic_partitions} == set(range(PARTITIONS))
+    with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups(["busy"])["busy"].result(PATIENCE_S)
+    reader.close()
+    admin.delete_consumer_groups(["busy"])["busy"].result(PATIENCE_S)
+    assert admin.list_consumer_groups().result(PATIENCE_S).valid == []
+
+
+def test_a_group_goes_on_when_the_node_that_coordinates_it_is_killed(nodes: list[NodeProcess]) -> None:
+    create(nodes, "t")
+    produce(nodes, "t", range(RECORDS))
+    readers = [Reader(nodes, "g", "t") for _ in range(2)]
+    run(readers, "all is read", lambda: sum(len(reader.values) for reader in readers) >= RECORDS)
+    for reader in readers:
+        reader.consumer.commit(asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": addresses(nodes)})
+    coordinator = admin.describe_consumer_groups(["g"])["g"].result(PATIENCE_S).coordinator
+    (killed,) = [each for each in nodes if each.ports["kafka"] == coordinator.port]
+    killed.kill()
+    left = [each for each in nodes if each is not killed]
+    produce(left, "t", range(RECORDS, 2 * RECORDS))
+    run(readers, "the rest is read", lambda: {*readers[0].values, *readers[1].values} == set(range(2 * RECORDS)))
+    assert sorted(readers[0].values + readers[1].values) == list(range(2 * RECORDS)), "nothing is read again"
+    for reader in readers:
+        wait_until("its offsets are committed", lambda reader=reader: committed(reader))
+    killed.start().wait_ready()
+    for reader in readers:
+        reader.close()
+    again = Reader(nodes, "g", "t")
+    produce(nodes, "t", range(2 * RECORDS, 2 * RECORDS + PARTITIONS))
+    run([again], "it goes on behind what was committed", lambda: len(again.values) >= PARTITIONS)
+    assert sorted(again.values) == list(range(2 * RECORDS, 2 * RECORDS + PARTITIONS))
+    again.close()
+
+
+def committed(reader: Reader) -> bool:
+    """Whether the member can commit what it has read."""
+    try:
+        reader.consumer.commit(asynchronous=False)
+    except KafkaException as problem:
+        if not (problem.args[0].retriable() or problem.args[0].code() == KafkaError.REBALANCE_IN_PROGRESS):
+            raise
+        reader.poll()
+        return False
+    return True

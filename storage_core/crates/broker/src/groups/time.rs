@@ -1,0 +1,47 @@
+//! What is due in groups: sessions that end, generations that are formed without those who did not come, groups that are forgotten.
+
+use std::time::Instant;
+
+use super::service::GroupService;
+use crate::node::patience;
+
+/// Does it, until the node stops.
+pub(crate) async fn keep_time(service: GroupService) {
+    let tasks = service.topics().cluster().tasks().clone();
+    let ticking = async {
+        let mut expired = Instant::now();
+        loop {
+            tokio::time::sleep(patience::GROUP_TICK).await;
+            let may_expire = expired.elapsed() >= patience::GROUP_EXPIRY_LOOK;
+            if may_expire {
+                expired = Instant::now();
+            }
+            tick(&service, may_expire);
+        }
+    };
+    tasks.until_stopped(ticking).await;
+}
+
+fn tick(service: &GroupService, may_expire: bool) {
+    let topics = service.topics();
+    // One clock that jumps deletes nothing: this is the time that most of the nodes have reached.
+    let reached_ms = i64::try_from(topics.cluster().routing().metadata.reached_ms()).unwrap_or(0);
+    for owner in service.owners() {
+        if owner.term().is_none() {
+            continue;
+        }
+        owner.end_if_lost(topics);
+        let Some((term, since)) = owner.term() else { continue };
+        let ticked = owner.with(term, |ledger| {
+            if ledger.is_due() {
+                ledger.tick();
+            }
+            if may_expire && since.elapsed() >= patience::GROUP_EXPIRY_HOLD {
+                ledger.expire(reached_ms, patience::GROUP_EXPIRY);
+            }
+        });
+        if ticked.is_ok() {
+            owner.record(topics);
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! The owner of one partition of one of Walrus's own topics: the node that leads its open segment.
+//!
+//! Taking over, it asks every other node to stop serving the partition and to say what is not in its records, then replays the
+//! partition. What changes is appended to the partition, one append in flight; when older segments hold little that is still
+//! needed, that little is appended again and they are trimmed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_model::{SegmentId, TopicId};
+
+use super::hand_over;
+use super::ledger::{Entry, Late, Ledger};
+use crate::cluster::leadership::Leadership;
+use crate::cluster::routing::{is_led_by, open_segment};
+use crate::node::error::{Error, Result};
+use crate::node::locks::Lock;
+use crate::node::names::PartitionRef;
+use crate::node::obstacle::Obstacle;
+use crate::node::patience;
+use crate::reading::reader::ReadOptions;
+use crate::topics::Topics;
+
+/// About how many bytes of a partition are replayed at a time.
+const REPLAY_BYTES: usize = 1 << 20;
+/// Entries in older segments below which it is not worth it to record again what is needed of them.
+const SNAPSHOT_ENTRIES_MIN: u64 = 1_000;
+/// Entries in older segments for each that is needed below which it is not worth it either.
+const SNAPSHOT_FACTOR: u64 = 4;
+
+/// A time in which this node has served a partition without a gap, through segments that it led one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Term(u64);
+
+/// The segment under which a node serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ServedSegment {
+    segment: SegmentId,
+    number: u64,
+}
+
+/// A trim below a segment, which may be done once everything needed is recorded at or behind the segment's base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trim {
+    number: u64,
+    base: u64,
+}
+
+/// One partition, as far as this node owns it.
+pub(crate) struct Owner<L: Ledger> {
+    log: PartitionRef,
+    state: Lock<State<L>>,
+    /// Held while this node takes the partition over, so that it does so once.
+    taking_over: tokio::sync::Mutex<()>,
+    /// Ticks when records became durable, or when the ownership ended.
+    recorded: watch::Sender<u64>,
+    /// Whether the last try to record failed, which was logged.
+    is_stuck: AtomicBool,
+}
+
+struct State<L: Ledger> {
+    /// The segment under which this node serves; `None` if it does not.
+    serving: Option<ServedSegment>,
+    /// The time in which it serves, or the last one.
+    term: Term,
+    /// When that time began.
+    since: Instant,
+    /// Number of the segment below which all were handed over.
+    handed_over_below: u64,
+    /// Whether a task appends records.
+    is_recording: bool,
+    /// First offset of the partition.
+    log_start: u64,
+    /// The trim that is due when everything is recorded again.
+    trim: Option<Trim>,
+    /// What other nodes handed over and is not taken in yet.
+    heard: Vec<L::Handed>,
+    ledger: L,
+}
+
+/// What the task that records does next.
+enum Step<Lot> {
+    Append { term: Term, lot: Lot, entries: Vec<Entry> },
+    Trim(Trim),
+}
+
+impl<L: Ledger> Owner<L> {
+    pub(crate) fn new(log: PartitionRef) -> Self {
+        let state = State {
+            serving: None,
+            term: Term::default(),
+            since: Instant::now(),
+            handed_over_below: 0,
+            is_recording: false,
+            log_start: 0,
+            trim: None,
+            heard: Vec::new(),
+            ledger: L::default(),
+        };
+        Self {
+            log,
+            state: Lock::new(state),
+            taking_over: tokio::sync::Mutex::default(),
+            recorded: watch::Sender::new(0),
+            is_stuck: AtomicBool::new(false),
+        }
+    }
+
+    /// The partition.
+    pub(crate) fn log(&self) -> &PartitionRef {
+        &self.log
+    }
+
+    /// Makes sure that this node owns the partition; takes it over if need be.
+    pub(crate) async fn serve(self: &Arc<Self>, topics: &Arc<Topics>) -> Result<Term> {
+        if let Some(term) = self.serving_under(&self.leadership(topics)?) {
+            return Ok(term);
+        }
+        let _taking_over = self.taking_over.lock().await;
+        let leadership = self.leadership(topics)?;
+        if let Some(term) = self.serving_under(&leadership) {
+            return Ok(term);
+        }
+        let serving = ServedSegment { segment: leadership.segment, number: leadership.number };
+        let before = self.state.lock().serving;
+        let term = if before.is_some_and(|before| self.has_led_since(topics, before, serving)) {
+            let mut state = self.state.lock();
+            state.serving = state.serving.map(|_| serving); // unless it was handed over this very moment
+            state.term
+        } else {
+            self.take_over(topics, serving).await?
+        };
+        let live: HashSet<TopicId> =
+            topics.cluster().routing().topics().map(|route| route.topic.id).collect();
+        let before = Trim { number: leadership.number, base: leadership.base_offset };
+        self.state.lock().plan_snapshot(&live, before);
+        self.record(topics);
+        Ok(term)
+    }
+
+    /// Does something with the ledger, if this node still serves in that term.
+    pub(crate) fn with<R>(&self, term: Term, act: impl FnOnce(&mut L) -> R) -> Result<R> {
+        let mut state = self.state.lock();
+        if state.serving.is_none() || state.term != term {
+            return Err(Error::NotLeader { key: self.log.to_string(), hint: None });
+        }
+        Ok(act(&mut state.ledger))
+    }
+
+    /// The term in which this node serves now, and when it began; `None` if it does not.
+    pub(crate) fn term(&self) -> Option<(Term, Instant)> {
+        let state = self.state.lock();
+        state.serving.map(|_| (state.term, state.since))
+    }
+
+    /// The term in which this node serves, if it owns the partition and has nothing to do for that first.
+    pub(crate) fn serves(&self, topics: &Arc<Topics>) -> Result<Option<Term>> {
+        Ok(self.serving_under(&self.leadership(topics)?))
+    }
+
+    /// Ends serving where this node does not own the partition any more: whoever waits here is told.
+    pub(crate) fn end_if_lost(&self, topics: &Arc<Topics>) {
+        match self.leadership(topics) {
+            // Between two segments nobody leads, and nobody else can take over.
+            Ok(_) | Err(Error::Unavailable { obstacle: Obstacle::WithoutOpenSegment { .. } }) => {}
+            Err(_) => self.resign(None),
+        }
+    }
+
+    /// `Unavailable`, unless nobody else can have owned the partition when this was asked.
+    pub(crate) async fn confirm(&self, topics: &Arc<Topics>) -> Result<()> {
+        let routing = topics.cluster().routing().clone();
+        let (_, partition) = routing.partition(&self.log)?;
+        let nobody = || Obstacle::WithoutOpenSegment { partition: self.log.to_string() };
+        let open = open_segment(partition).ok_or_else(nobody)?;
+        topics.copies().may_claim_end(&open.descriptor).await
+    }
+
+    /// Ticks when records became durable, or when the ownership ended.
+    pub(crate) fn watch_recorded(&self) -> watch::Receiver<u64> {
+        self.recorded.subscribe()
+    }
+
+    /// Stops serving segments below `number`; says what the next owner cannot read there.
+    pub(crate) fn hand_over(&self, number: u64) -> Vec<L::Handed> {
+        let mut state = self.state.lock();
+        state.handed_over_below = state.handed_over_below.max(number);
+        if state.serving.is_some_and(|serving| serving.number >= number) {
+            return Vec::new();
+        }
+        state.end();
+        let unknown = std::mem::take(&mut state.heard);
+        drop(state);
+        self.tick();
+        unknown
+    }
+
+    /// Waits until everything that is to be recorded is.
+    pub(crate) async fn drain(&self) {
+        let mut recorded = self.watch_recorded();
+        while self.state.lock().is_recording {
+            if recorded.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Starts the task that appends records, unless it runs or nothing is to do.
+    pub(crate) fn record(self: &Arc<Self>, topics: &Arc<Topics>) {
+        let mut state = self.state.lock();
+        if state.is_recording || !state.has_work() {
+            return;
+        }
+        state.is_recording = true;
+        drop(state);
+        let (owner, topics) = (Arc::clone(self), topics.clone());
+        tokio::spawn(async move { while owner.record_once(&topics).await {} });
+    }
+
+    /// The leadership of the open segment, if it is ours and not handed over.
+    fn leadership(&self, topics: &Arc<Topics>) -> Result<Leadership> {
+        let leadership = topics.cluster().leadership(&self.log)?;
+        let handed_over = leadership.number < self.state.lock().handed_over_below;
+        if leadership.ours && !handed_over {
+            topics.cluster().check_reach(&self.log)?; // else another node may own it by now
+            return Ok(leadership);
+        }
+        let hint = (!leadership.ours).then_some(leadership.node);
+        Err(Error::NotLeader { key: self.log.to_string(), hint })
+    }
+
+    /// The term in which this node serves, if it does so under the segment of this leadership.
+    fn serving_under(&self, leadership: &Leadership) -> Option<Term> {
+        let state = self.state.lock();
+        state.serving.filter(|serving| serving.segment == leadership.segment).map(|_| state.term)
+    }
+
+    /// Whether this process led every segment from one behind `before` up to `now`: nobody else can have served in between.
+    fn has_led_since(&self, topics: &Arc<Topics>, before: ServedSegment, now: ServedSegment) -> bool {
+        let routing = topics.cluster().routing();
+        let Ok((_, partition)) = routing.partition(&self.log) else { return false };
+        let between = partition.segments.iter().map(|segment| &segment.descriptor).filter(|descriptor| {
+            (before.number + 1..=now.number).contains(&descriptor.number)
+                && is_led_by(descriptor.leader, topics.cluster().config())
+        });
+        now.number > before.number && between.count() as u64 == now.number - before.number
+    }
+
+    async fn take_over(&self, topics: &Arc<Topics>, serving: ServedSegment) -> Result<Term> {
+        self.resign(None);
+        let said = hand_over::collect::<L>(topics, self.log.partition, serving.number).await;
+        self.state.lock().heard.extend(said); // kept should the replay fail: nobody says it twice
+        let began = Instant::now();
+        let (replayed, log_start) = self.replay(topics).await?;
+        let mut state = self.state.lock();
+        if serving.number < state.handed_over_below {
+            return Err(Error::NotLeader { key: self.log.to_string(), hint: None });
+        }
+        let heard = std::mem::take(&mut state.heard);
+        state.ledger.begin(replayed, heard);
+        (state.log_start, state.serving) = (log_start, Some(serving));
+        (state.term, state.since) = (Term(state.term.0 + 1), Instant::now());
+        let (what, entries, took) = (L::WHAT, state.ledger.entries(), began.elapsed());
+        tracing::info!(log = %self.log, number = serving.number, entries, ?took, "owns {what}");
+        Ok(state.term)
+    }
+
+    /// Reads all records of the partition; says also where it begins.
+    async fn replay(&self, topics: &Arc<Topics>) -> Result<(L::Replayed, u64)> {
+        let mut replayed = L::Replayed::default();
+        let options =
+            ReadOptions { bytes_max: REPLAY_BYTES, wait: Duration::ZERO, segment: None, unconfirmed: false };
+        let mut offset = 0;
+        let log_start = loop {
+            let page = match topics.reading().read(&self.log, offset, options).await {
+                Err(Error::OffsetOutOfRange { start, .. }) if offset < start => {
+                    offset = start;
+                    continue;
+                }
+                page => page?,
+            };
+            for batch in page.batches() {
+                let batch = batch.map_err(|problem| self.unreadable(problem))?;
+                let (batch, _) = Batch::parse(&batch).map_err(|problem| self.unreadable(problem))?;
+                for record in batch.records() {
+                    let record = record.map_err(|problem| self.unreadable(problem))?;
+                    L::replay(&mut replayed, &record).map_err(|problem| self.unreadable(problem.0))?;
+                }
+            }
+            if page.next_offset <= offset || page.pieces.is_empty() {
+                break page.log_start;
+            }
+            offset = page.next_offset;
+        };
+        Ok((replayed, log_start))
+    }
+
+    fn unreadable(&self, problem: impl std::fmt::Display) -> Error {
+        Error::Internal { message: format!("cannot replay {}: {problem}", self.log) }
+    }
+
+    /// Appends the next lot, or trims. `false` if nothing is left to do.
+    async fn record_once(self: &Arc<Self>, topics: &Arc<Topics>) -> bool {
+        let step = {
+            let mut state = self.state.lock();
+            let step = state.next_step();
+            state.is_recording = step.is_some();
+            step
+        };
+        let is_more = step.is_some();
+        match step {
+            None => {}
+            Some(Step::Append { term, lot, entries }) => {
+                match self.append(topics, term, &entries).await {
+                    Ok(base_offset) => {
+                        if self.is_stuck.swap(false, Ordering::Relaxed) {
+                            tracing::info!(log = %self.log, "{} are recorded again", L::WHAT);
+                        }
+                        // What was served in another term knows nothing of this lot.
+                        drop(self.with(term, |ledger| ledger.recorded(lot, base_offset)));
+                    }
+                    Err(problem) => self.give_up(topics, term, &problem).await,
+                }
+            }
+            Some(Step::Trim(Trim { number, base })) => match topics.trim(&self.log, number).await {
+                Ok(()) => self.state.lock().log_start = base,
+                Err(problem) => {
+                    tracing::warn!(log = %self.log, %problem, "old records of {} stay until the next roll", L::WHAT);
+                }
+            },
+        }
+        self.tick();
+        is_more
+    }
+
+    async fn append(self: &Arc<Self>, topics: &Arc<Topics>, term: Term, entries: &[Entry]) -> Result<u64> {
+        let mut builder = BatchBuilder::new();
+        for Entry { key, value, timestamp_ms } in entries {
+            builder.push(Some(key), value.as_deref(), *timestamp_ms, &[]);
+        }
+        let mut batch = Vec::new();
+        builder.build(&mut batch).map_err(|problem| Error::Internal { message: problem.to_string() })?;
+        let batch = Bytes::from(batch);
+        match L::LATE {
+            Late::Harmless => Ok(topics.append(&self.log, batch).await?.base_offset),
+            Late::Wrong => self.append_in(topics, term, &batch).await,
+        }
+    }
+
+    /// Appends to the segment under which this node serves, and to no other one; goes on to the next one where this node leads that
+    /// as well.
+    async fn append_in(self: &Arc<Self>, topics: &Arc<Topics>, term: Term, batch: &Bytes) -> Result<u64> {
+        let lost = || Error::NotLeader { key: self.log.to_string(), hint: None };
+        let deadline = Instant::now() + patience::OWNER_RECORD;
+        loop {
+            let mut metadata = topics.cluster().watch_metadata();
+            metadata.mark_unchanged();
+            let serving = {
+                let state = self.state.lock();
+                state.serving.filter(|_| state.term == term).ok_or_else(lost)?
+            };
+            if let Some(ack) = topics.append_to(&self.log, serving.segment, batch, deadline).await? {
+                return Ok(ack.base_offset);
+            }
+            // The segment was ended, and has nothing of this.
+            if Instant::now() >= deadline {
+                return Err(Obstacle::Rolling.into());
+            }
+            match self.serve(topics).await {
+                Ok(now) if now != term => return Err(lost()),
+                Ok(_) if self.state.lock().serving != Some(serving) => {}
+                // The metadata have no next segment yet.
+                _ => drop(tokio::time::timeout(patience::OWNER_NAMED, metadata.changed()).await),
+            }
+        }
+    }
+
+    /// What follows when a lot could not be recorded.
+    async fn give_up(&self, topics: &Arc<Topics>, term: Term, problem: &Error) {
+        if L::LATE == Late::Wrong {
+            tracing::info!(log = %self.log, %problem, "cannot record {}, and ends", L::WHAT);
+            self.resign(Some(term));
+            return;
+        }
+        if !self.is_stuck.swap(true, Ordering::Relaxed) {
+            tracing::warn!(log = %self.log, %problem, "{} are not recorded, trying on", L::WHAT);
+        }
+        let shutdown = topics.cluster().tasks().shutdown();
+        let pause = tokio::time::sleep(patience::OWNER_RECORD_RETRY);
+        if shutdown.run_until_cancelled(pause).await.is_none() {
+            self.state.lock().serving = None;
+        }
+    }
+
+    /// Ends serving, in one term or in any; what the next owner has to know is kept for it.
+    fn resign(&self, term: Option<Term>) {
+        let mut state = self.state.lock();
+        if term.is_none_or(|term| term == state.term) {
+            state.end();
+            drop(state);
+            self.tick();
+        }
+    }
+
+    fn tick(&self) {
+        self.recorded.send_modify(|tick| *tick += 1);
+    }
+}
+
+impl<L: Ledger> State<L> {
+    fn end(&mut self) {
+        (self.serving, self.trim) = (None, None);
+        let handed = self.ledger.end();
+        self.heard.extend(handed);
+    }
+
+    fn has_work(&self) -> bool {
+        self.serving.is_some() && (self.ledger.has_lot() || self.trim.is_some())
+    }
+
+    fn next_step(&mut self) -> Option<Step<L::Lot>> {
+        self.serving?;
+        if !self.ledger.records_again()
+            && let Some(trim) = self.trim.take()
+        {
+            return Some(Step::Trim(trim));
+        }
+        let (lot, entries) = self.ledger.next_lot()?;
+        Some(Step::Append { term: self.term, lot, entries })
+    }
+
+    /// Has recorded again what is needed of the segments before this one, so that they can go, if that is worth it. A topic of a
+    /// record in a sealed segment was created before this segment was opened: if it is not `live` in the metadata that name us the
+    /// leader, it is deleted.
+    fn plan_snapshot(&mut self, live: &HashSet<TopicId>, before: Trim) {
+        if self.serving.is_none() {
+            return;
+        }
+        self.ledger.drop_dead(live, before.base);
+        let old_entries = before.base.saturating_sub(self.log_start);
+        if old_entries >= SNAPSHOT_ENTRIES_MIN.max(self.ledger.entries() * SNAPSHOT_FACTOR) {
+            self.ledger.record_again(before.base);
+            self.trim = Some(before);
+        }
+    }
+}
