@@ -117,6 +117,11 @@ impl Broker {
         self.topics.add_partitions(path, partitions).await
     }
 
+    /// Waits until the other nodes know the topics that this one does, for a second at most.
+    pub(crate) async fn await_routed(&self) {
+        self.topics.await_routed().await;
+    }
+
     /// Changes settings of a topic, all of the change or nothing; answers with what is in force then.
     pub async fn alter_topic(&self, path: &TopicPath, change: ConfigChange) -> Result<TopicDescription> {
         self.topics.alter_topic(path, change).await

@@ -32,7 +32,7 @@ const CREATIONS_PER_SECOND_MAX: u64 = 500;
 /// Default of `segments.rolls_per_second_max`: each roll is two commands of the metadata, and a log on some disks.
 const ROLLS_PER_SECOND_MAX: u64 = 500;
 
-const KEYS: [Key; 14] = [
+const KEYS: [Key; 15] = [
     Key { name: "segments.max_entries", min: 1, max: 1 << 40, level: 1 },
     Key { name: "segments.max_bytes", min: 1, max: 1 << 50, level: 1 },
     // Age at which a segment is rolled; 0 turns rolls by age off.
@@ -56,6 +56,8 @@ const KEYS: [Key; 14] = [
     Key { name: "disks.free_bytes_min", min: 0, max: 1 << 50, level: 2 },
     // Limit on the partitions of all topics together.
     Key { name: "topics.partitions_max", min: 1, max: 10_000_000, level: 3 },
+    // Partitions of a topic that a client of Kafka makes and for which it names no number.
+    Key { name: "topics.partitions_default", min: 1, max: 10_000, level: 7 },
     // Limit on the topics that are created in one second.
     Key { name: "topics.creations_per_second_max", min: 1, max: 1_000_000, level: 3 },
 ];
@@ -101,6 +103,14 @@ impl ClusterConfig {
     #[must_use]
     pub fn partitions_max(&self) -> u64 {
         self.entries.get("topics.partitions_max").copied().unwrap_or(PARTITIONS_MAX)
+    }
+
+    /// Partitions of a topic that a client of Kafka makes and for which it names no number.
+    #[must_use]
+    pub fn partitions_default(&self) -> u32 {
+        let number =
+            self.entries.get("topics.partitions_default").and_then(|number| u32::try_from(*number).ok());
+        number.unwrap_or(1)
     }
 
     /// Limit on the topics that are created in one second.

@@ -19,6 +19,8 @@ pub(crate) enum Operation {
     Create,
     /// Deletes it, or what it has.
     Delete,
+    /// Changes how it is kept.
+    Alter,
 }
 
 /// What a request does something with.

@@ -19,10 +19,22 @@ pub(super) enum Offered {
     DescribeGroups,
     ListGroups,
     ApiVersions,
+    CreateTopics,
+    DeleteTopics,
+    DeleteRecords,
     InitProducerId,
     OffsetForLeaderEpoch,
+    DescribeAcls,
+    DescribeConfigs,
+    AlterConfigs,
+    DescribeLogDirs,
+    CreatePartitions,
     DeleteGroups,
+    IncrementalAlterConfigs,
+    ListPartitionReassignments,
     OffsetDelete,
+    DescribeCluster,
+    DescribeProducers,
 }
 
 /// An offer of an API.
@@ -47,7 +59,7 @@ impl Offer {
 }
 
 /// All offers, by key.
-pub(super) const OFFERS: [Offer; 18] = [
+pub(super) const OFFERS: [Offer; 30] = [
     Offer {
         api: Offered::Produce,
         key: 0,
@@ -296,6 +308,57 @@ pub(super) const OFFERS: [Offer; 18] = [
         schema: Schema { flexible_since: 3, fields: &[text().since(3), text().since(3)] },
     },
     Offer {
+        api: Offered::CreateTopics,
+        key: 19,
+        name: "CreateTopics",
+        told_from: 2,
+        served_from: 2,
+        max: 7,
+        schema: Schema {
+            flexible_since: 5,
+            fields: &[
+                structs(&[
+                    text(),
+                    fixed(4 + 2), // partitions, copies
+                    structs(&[fixed(4), numbers()]),
+                    structs(&[text(), text()]),
+                ]),
+                fixed(4 + 1), // timeout, whether to check only
+            ],
+        },
+    },
+    Offer {
+        api: Offered::DeleteTopics,
+        key: 20,
+        name: "DeleteTopics",
+        told_from: 1,
+        served_from: 1,
+        max: 6,
+        schema: Schema {
+            flexible_since: 4,
+            fields: &[
+                structs(&[text(), fixed(16)]).since(6),
+                texts().until(5),
+                fixed(4), // timeout
+            ],
+        },
+    },
+    Offer {
+        api: Offered::DeleteRecords,
+        key: 21,
+        name: "DeleteRecords",
+        told_from: 0,
+        served_from: 0,
+        max: 2,
+        schema: Schema {
+            flexible_since: 2,
+            fields: &[
+                structs(&[text(), structs(&[fixed(4 + 8)])]),
+                fixed(4), // timeout
+            ],
+        },
+    },
+    Offer {
         api: Offered::InitProducerId,
         key: 22,
         name: "InitProducerId",
@@ -320,6 +383,80 @@ pub(super) const OFFERS: [Offer; 18] = [
         },
     },
     Offer {
+        api: Offered::DescribeAcls,
+        key: 29,
+        name: "DescribeAcls",
+        told_from: 1,
+        served_from: 1,
+        max: 3,
+        schema: Schema {
+            flexible_since: 2,
+            fields: &[
+                fixed(1), // kind of resource
+                text(),
+                fixed(1), // pattern
+                text(),
+                text(),
+                fixed(1 + 1), // operation, permission
+            ],
+        },
+    },
+    Offer {
+        api: Offered::DescribeConfigs,
+        key: 32,
+        name: "DescribeConfigs",
+        told_from: 1,
+        served_from: 1,
+        max: 4,
+        schema: Schema {
+            flexible_since: 4,
+            fields: &[
+                structs(&[fixed(1), text(), texts()]),
+                fixed(1),          // synonyms
+                fixed(1).since(3), // documentation
+            ],
+        },
+    },
+    Offer {
+        api: Offered::AlterConfigs,
+        key: 33,
+        name: "AlterConfigs",
+        told_from: 0,
+        served_from: 0,
+        max: 2,
+        schema: Schema {
+            flexible_since: 2,
+            fields: &[
+                structs(&[fixed(1), text(), structs(&[text(), text()])]),
+                fixed(1), // whether to check only
+            ],
+        },
+    },
+    Offer {
+        api: Offered::DescribeLogDirs,
+        key: 35,
+        name: "DescribeLogDirs",
+        told_from: 1,
+        served_from: 1,
+        max: 4,
+        schema: Schema { flexible_since: 2, fields: &[structs(&[text(), numbers()])] },
+    },
+    Offer {
+        api: Offered::CreatePartitions,
+        key: 37,
+        name: "CreatePartitions",
+        told_from: 0,
+        served_from: 0,
+        max: 3,
+        schema: Schema {
+            flexible_since: 2,
+            fields: &[
+                structs(&[text(), fixed(4), structs(&[numbers()])]),
+                fixed(4 + 1), // timeout, whether to check only
+            ],
+        },
+    },
+    Offer {
         api: Offered::DeleteGroups,
         key: 42,
         name: "DeleteGroups",
@@ -327,6 +464,36 @@ pub(super) const OFFERS: [Offer; 18] = [
         served_from: 0,
         max: 2,
         schema: Schema { flexible_since: 2, fields: &[texts()] },
+    },
+    Offer {
+        api: Offered::IncrementalAlterConfigs,
+        key: 44,
+        name: "IncrementalAlterConfigs",
+        told_from: 0,
+        served_from: 0,
+        max: 1,
+        schema: Schema {
+            flexible_since: 1,
+            fields: &[
+                structs(&[fixed(1), text(), structs(&[text(), fixed(1), text()])]),
+                fixed(1), // whether to check only
+            ],
+        },
+    },
+    Offer {
+        api: Offered::ListPartitionReassignments,
+        key: 46,
+        name: "ListPartitionReassignments",
+        told_from: 0,
+        served_from: 0,
+        max: 0,
+        schema: Schema {
+            flexible_since: 0,
+            fields: &[
+                fixed(4), // timeout
+                structs(&[text(), numbers()]),
+            ],
+        },
     },
     Offer {
         api: Offered::OffsetDelete,
@@ -339,6 +506,30 @@ pub(super) const OFFERS: [Offer; 18] = [
             flexible_since: i16::MAX,
             fields: &[text(), structs(&[text(), structs(&[fixed(4)])])],
         },
+    },
+    Offer {
+        api: Offered::DescribeCluster,
+        key: 60,
+        name: "DescribeCluster",
+        told_from: 0,
+        served_from: 0,
+        max: 1,
+        schema: Schema {
+            flexible_since: 0,
+            fields: &[
+                fixed(1),          // operations allowed
+                fixed(1).since(1), // kind of endpoints
+            ],
+        },
+    },
+    Offer {
+        api: Offered::DescribeProducers,
+        key: 61,
+        name: "DescribeProducers",
+        told_from: 0,
+        served_from: 0,
+        max: 0,
+        schema: Schema { flexible_since: 0, fields: &[structs(&[text(), numbers()])] },
     },
 ];
 

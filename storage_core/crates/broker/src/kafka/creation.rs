@@ -2,6 +2,8 @@
 //! into its settings, so that it is seen there and can be changed: the defaults of Kafka 4 where those here are others, and leaders
 //! that stay, since each move of one costs a client a look at the metadata.
 
+use std::collections::BTreeMap;
+
 use super::context::Context;
 use crate::node::error::{Error, Result};
 use crate::node::names::TopicPath;
@@ -15,10 +17,15 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("walrus.leaders", "sticky"),
 ];
 
-/// Makes a topic with one partition, unless somebody else has just made one of that name.
+/// The settings of a topic that is made over Kafka's protocol, where its maker says nothing else.
+pub(super) fn defaults() -> BTreeMap<String, String> {
+    DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// Makes a topic with as many partitions as the cluster says, unless somebody else has just made one of that name.
 pub(super) async fn create(context: &Context, path: &TopicPath) -> Result<()> {
-    let config = DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    match context.broker.create_topic(path, NewTopic { partitions: 1, config }).await {
+    let partitions = context.broker.cluster().routing().metadata.config.partitions_default();
+    match context.broker.create_topic(path, NewTopic { partitions, config: defaults() }).await {
         Ok(_) | Err(Error::TopicExists { .. } | Error::TopicDiffers { .. }) => Ok(()),
         Err(error) => Err(error),
     }

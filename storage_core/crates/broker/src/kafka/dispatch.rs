@@ -8,8 +8,8 @@ use super::frame::Header;
 use super::request::Request;
 use super::window::Answering;
 use super::{
-    api_versions, fetch, groups, init_producer_id, list_offsets, metadata, offset_for_leader_epoch, produce,
-    refusals,
+    admin, api_versions, fetch, groups, init_producer_id, list_offsets, metadata, offset_for_leader_epoch,
+    produce, refusals,
 };
 
 /// The future that answers a request; it does nothing before it is polled.
@@ -28,6 +28,11 @@ pub(super) fn begin(
     let Some(request) = request else {
         return Box::pin(async move { refuse(header) });
     };
+    macro_rules! at_once {
+        ($answer:expr) => {
+            Box::pin(async move { Outcome::of(header, &$answer) })
+        };
+    }
     match request {
         Request::Produce(request) => Box::pin(produce::outcome(context, header, request)),
         Request::Fetch(request) => Box::pin(fetch::outcome(context, header, request)),
@@ -47,14 +52,24 @@ pub(super) fn begin(
         Request::ListGroups(request) => answered!(groups::list(context, version, request)),
         Request::DeleteGroups(request) => answered!(groups::delete_groups(context, request)),
         Request::OffsetDelete(request) => answered!(groups::delete_offsets(context, request)),
+        Request::CreateTopics(request) => answered!(admin::create(context, version, request)),
+        Request::DeleteTopics(request) => answered!(admin::delete(context, version, request)),
+        Request::CreatePartitions(request) => answered!(admin::add_partitions(context, request)),
+        Request::DeleteRecords(request) => answered!(admin::delete_records(context, request)),
+        Request::DescribeConfigs(request) => answered!(admin::describe(context, version, request)),
+        Request::AlterConfigs(request) => answered!(admin::alter(context, request)),
+        Request::IncrementalAlterConfigs(request) => answered!(admin::alter_incrementally(context, request)),
+        Request::DescribeLogDirs(request) => answered!(admin::describe_log_dirs(context, version, request)),
+        Request::DescribeCluster(request) => at_once!(admin::describe_cluster(context, &request)),
+        Request::DescribeAcls => at_once!(admin::describe_acls()),
+        Request::ListPartitionReassignments => at_once!(admin::list_reassignments()),
+        Request::DescribeProducers(request) => at_once!(admin::describe_producers(context, request)),
         Request::ApiVersions(request) => Box::pin(async move {
             let (name, version) = (&request.client_software_name, &request.client_software_version);
             tracing::debug!(?name, ?version, "a Kafka client asks for the APIs");
             Outcome::of(header, &api_versions::answer())
         }),
-        Request::InitProducerId(request) => {
-            Box::pin(async move { Outcome::of(header, &init_producer_id::answer(context, &request)) })
-        }
+        Request::InitProducerId(request) => at_once!(init_producer_id::answer(context, &request)),
         Request::OffsetForLeaderEpoch(request) => {
             answered!(offset_for_leader_epoch::answer(context, request))
         }

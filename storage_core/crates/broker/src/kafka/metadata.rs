@@ -155,6 +155,16 @@ impl Brokers {
         Some((BrokerId(broker_id(node)), host, port))
     }
 
+    /// All of them.
+    pub(super) fn addresses(self) -> Vec<(BrokerId, String, u16)> {
+        self.nodes.into_iter().map(|(id, (host, port))| (Self::id(id), host, port)).collect()
+    }
+
+    /// A node's id, as Kafka's clients know it.
+    pub(super) fn id(node: u32) -> BrokerId {
+        BrokerId(broker_id(node))
+    }
+
     fn rows(self) -> Vec<MetadataResponseBroker> {
         let row = |(id, (host, port)): (u32, (String, u16))| {
             let row = MetadataResponseBroker::default().with_node_id(BrokerId(broker_id(id)));

@@ -1,8 +1,10 @@
-//! Kafka's protocol: what a client of any library for Kafka needs to produce, to fetch, and to share work in groups.
+//! Kafka's protocol: what a client of any library for Kafka needs to produce, to fetch, to share work in groups, and to
+//! look after a cluster.
 //!
 //! `frame` and `schema` look at bytes of strangers before anything is allocated for what these claim; `kafka_protocol` decodes
 //! what they let through. `session` keeps one connection, whose requests are answered in their order; each API has a file.
 
+mod admin;
 mod answer;
 mod api_versions;
 mod apis;

@@ -2,10 +2,14 @@
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, DeleteGroupsRequest, DescribeGroupsRequest, FetchRequest, FindCoordinatorRequest,
-    HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
-    OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest,
+    AlterConfigsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest,
+    DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
+    DescribeProducersRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest,
+    IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
+    ListGroupsRequest, ListOffsetsRequest, ListPartitionReassignmentsRequest, MetadataRequest,
+    OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest, SyncGroupRequest,
 };
 use kafka_protocol::protocol::Decodable;
 
@@ -30,10 +34,24 @@ pub(crate) enum Request {
     DescribeGroups(DescribeGroupsRequest),
     ListGroups(ListGroupsRequest),
     ApiVersions(ApiVersionsRequest),
+    CreateTopics(CreateTopicsRequest),
+    DeleteTopics(DeleteTopicsRequest),
+    DeleteRecords(DeleteRecordsRequest),
     InitProducerId(InitProducerIdRequest),
     OffsetForLeaderEpoch(OffsetForLeaderEpochRequest),
+    /// For whatever it asks, the answer is the same.
+    DescribeAcls,
+    DescribeConfigs(DescribeConfigsRequest),
+    AlterConfigs(AlterConfigsRequest),
+    DescribeLogDirs(DescribeLogDirsRequest),
+    CreatePartitions(CreatePartitionsRequest),
     DeleteGroups(DeleteGroupsRequest),
+    IncrementalAlterConfigs(IncrementalAlterConfigsRequest),
+    /// For whatever topics it asks, there are none.
+    ListPartitionReassignments,
     OffsetDelete(OffsetDeleteRequest),
+    DescribeCluster(DescribeClusterRequest),
+    DescribeProducers(DescribeProducersRequest),
 }
 
 /// Takes the header off a frame and decodes the rest; `None` if that API or version is not served.
@@ -71,12 +89,26 @@ fn decode_body(offer: &Offer, header: Header, mut frame: Bytes) -> Result<Reques
         Offered::DescribeGroups => decoded!(DescribeGroupsRequest, Request::DescribeGroups),
         Offered::ListGroups => decoded!(ListGroupsRequest, Request::ListGroups),
         Offered::ApiVersions => decoded!(ApiVersionsRequest, Request::ApiVersions),
+        Offered::CreateTopics => decoded!(CreateTopicsRequest, Request::CreateTopics),
+        Offered::DeleteTopics => decoded!(DeleteTopicsRequest, Request::DeleteTopics),
+        Offered::DeleteRecords => decoded!(DeleteRecordsRequest, Request::DeleteRecords),
         Offered::InitProducerId => decoded!(InitProducerIdRequest, Request::InitProducerId),
-        Offered::OffsetForLeaderEpoch => {
-            decoded!(OffsetForLeaderEpochRequest, Request::OffsetForLeaderEpoch)
-        }
+        Offered::OffsetForLeaderEpoch => decoded!(OffsetForLeaderEpochRequest, Request::OffsetForLeaderEpoch),
+        Offered::DescribeAcls => decoded!(DescribeAclsRequest, |_| Request::DescribeAcls),
+        Offered::DescribeConfigs => decoded!(DescribeConfigsRequest, Request::DescribeConfigs),
+        Offered::AlterConfigs => decoded!(AlterConfigsRequest, Request::AlterConfigs),
+        Offered::DescribeLogDirs => decoded!(DescribeLogDirsRequest, Request::DescribeLogDirs),
+        Offered::CreatePartitions => decoded!(CreatePartitionsRequest, Request::CreatePartitions),
         Offered::DeleteGroups => decoded!(DeleteGroupsRequest, Request::DeleteGroups),
+        Offered::IncrementalAlterConfigs => {
+            decoded!(IncrementalAlterConfigsRequest, Request::IncrementalAlterConfigs)
+        }
+        Offered::ListPartitionReassignments => {
+            decoded!(ListPartitionReassignmentsRequest, |_| Request::ListPartitionReassignments)
+        }
         Offered::OffsetDelete => decoded!(OffsetDeleteRequest, Request::OffsetDelete),
+        Offered::DescribeCluster => decoded!(DescribeClusterRequest, Request::DescribeCluster),
+        Offered::DescribeProducers => decoded!(DescribeProducersRequest, Request::DescribeProducers),
     };
     decoded.map_err(|problem| header.malformed(problem))
 }

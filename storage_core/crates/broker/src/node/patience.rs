@@ -168,6 +168,8 @@ pub(crate) const CURSOR_OWNER_STOPPING: Duration = ms(500);
 pub(crate) const CURSOR_CALL: Duration = s(5);
 /// The metadata have so long to name another owner, before the one that they name is asked to open a new segment.
 pub(crate) const OWNER_NAMED: Duration = ms(50);
+/// Whoever makes topics over Kafka's protocol waits so long until other nodes know them.
+pub(crate) const TOPICS_ROUTED: Duration = s(1);
 /// Pause between two looks at what is due in consumer groups.
 pub(crate) const GROUP_TICK: Duration = ms(50);
 /// A request of a group waits so long for its coordinator to take over, before its client is told to come again.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_metadata::{
@@ -15,6 +16,8 @@ use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, PartitionRef, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
+use crate::node::proto::peer::Confirm;
+use crate::peer::Request as PeerRequest;
 use crate::reading::ends::{Size, end_of};
 use crate::topics::Topics;
 use crate::topics::view::{
@@ -132,6 +135,19 @@ impl Topics {
                 .map(|partition| kept_view(metadata, route, partition))
                 .collect(),
         })
+    }
+
+    /// Waits until the other nodes that answer know the metadata that this one does, for a second at most.
+    pub(crate) async fn await_routed(&self) {
+        let cluster = self.cluster();
+        let question = Confirm { metadata_version: cluster.metadata_version(), replicas: Vec::new() };
+        let others = cluster.answering(&cluster.routing().metadata).alive.into_iter();
+        let others = others.filter(|node| node.0 != cluster.node_id());
+        // A node that does not answer is not waited for any longer.
+        let asked = others.map(|node| {
+            cluster.peers().call(node.0, PeerRequest::Confirm(question.clone()), patience::TOPICS_ROUTED)
+        });
+        drop(join_all(asked).await);
     }
 
     /// Changes settings of a topic, all of the change or nothing; answers with what is in force then.

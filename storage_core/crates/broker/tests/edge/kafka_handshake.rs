@@ -34,7 +34,9 @@ fn every_version_of_api_versions_is_answered_with_what_is_there() {
         let records = [(0, 0, 10), (1, 4, 12), (2, 1, 7), (3, 0, 11), (18, 0, 4), (22, 0, 5), (23, 2, 4)];
         let members = [(8, 2, 9), (9, 1, 9), (10, 0, 4), (11, 0, 9), (12, 0, 4), (13, 0, 5), (14, 0, 5)];
         let groups = [(15, 0, 5), (16, 0, 5), (42, 0, 2), (47, 0, 0)];
-        let mut expected = [&records[..], &members, &groups].concat();
+        let topics = [(19, 2, 7), (20, 1, 6), (21, 0, 2), (37, 0, 3), (32, 1, 4), (33, 0, 2), (44, 0, 1)];
+        let shown = [(60, 0, 1), (35, 1, 4), (29, 1, 3), (46, 0, 0), (61, 0, 0)];
+        let mut expected = [&records[..], &members, &groups, &topics, &shown].concat();
         expected.sort_unstable();
         assert_eq!((response.error_code, rows), (0, expected));
     }

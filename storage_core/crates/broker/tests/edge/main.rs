@@ -9,6 +9,7 @@ mod grpc_log;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/harness.rs"]
 mod harness;
+mod kafka_admin;
 mod kafka_client;
 mod kafka_fetch;
 mod kafka_groups;

@@ -153,6 +153,15 @@ impl TopicConfig {
         Ok(())
     }
 
+    /// Refuses a change that the topic's settings cannot take.
+    pub fn check(
+        &self,
+        set: &BTreeMap<String, String>,
+        unset: &BTreeSet<String>,
+    ) -> Result<(), WrongSetting> {
+        self.clone().change(set, unset, self.version)
+    }
+
     /// Whether these settings, each of which it may have in another form, are what the topic has already.
     #[must_use]
     pub fn has(&self, set: &BTreeMap<String, String>) -> bool {
