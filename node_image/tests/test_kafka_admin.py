@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from node_process import NodeProcess
+from waiting import wait_until
 
 PATIENCE_S = 30
 
@@ -29,7 +30,9 @@ def admin(node: Make) -> AdminClient:
     nodes = [first, *(node("--join", first.raft_address).start() for _ in range(2))]
     for each in nodes:
         each.wait_ready()
-    return AdminClient({"bootstrap.servers": ",".join(f"127.0.0.1:{each.ports['kafka']}" for each in nodes)})
+    client = AdminClient({"bootstrap.servers": ",".join(f"127.0.0.1:{each.ports['kafka']}" for each in nodes)})
+    wait_until("the nodes know each other", lambda: len(client.list_topics(timeout=PATIENCE_S).brokers) == len(nodes))
+    return client
 
 
 def done(futures: dict[Any, Any]) -> list[Any]:
@@ -83,8 +86,9 @@ def test_records_are_deleted_and_offsets_listed(admin: AdminClient) -> None:
 
 
 def test_the_cluster_is_described_with_its_brokers_and_their_settings(admin: AdminClient) -> None:
+    wait_until("each node knows all three", lambda: len(admin.describe_cluster().result(PATIENCE_S).nodes) == 3)
     cluster = admin.describe_cluster().result(PATIENCE_S)
-    assert (len(cluster.nodes), cluster.controller.id in {each.id for each in cluster.nodes}) == (3, True)
+    assert cluster.controller.id in {each.id for each in cluster.nodes}
     for broker in cluster.nodes:
         entries = configs(admin, ResourceType.BROKER, str(broker.id))
         assert (entries["default.replication.factor"].value, entries["num.partitions"].value) == ("3", "1")

@@ -1,5 +1,8 @@
 """Consumer groups of librdkafka: members that share, leave and come back, and a coordinator that dies."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from node_process import NodeProcess
+from text_client import say
 from waiting import wait_until
 from walrus_client import Client
 
@@ -232,6 +236,49 @@ def test_a_group_goes_on_when_the_node_that_coordinates_it_is_killed(nodes: list
     run([again], "it goes on behind what was committed", lambda: len(again.values) >= PARTITIONS)
     assert sorted(again.values) == list(range(2 * RECORDS, 2 * RECORDS + PARTITIONS))
     again.close()
+
+
+def walrus(node: NodeProcess, *arguments: str) -> Any:
+    """What the program prints as JSON, or its exit code and what it says."""
+    at = ("--bootstrap", f"127.0.0.1:{node.ports['grpc']}", "--output", "json")
+    command = [sys.executable, "-m", "walrus_client.cli", "group", *arguments, *at]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else (done.returncode, done.stderr)
+
+
+def test_groups_and_cursors_are_shown_moved_and_forgotten_by_any_node(nodes: list[NodeProcess]) -> None:
+    create(nodes, "t")
+    produce(nodes, "t", range(RECORDS))
+    for each in nodes:
+        assert walrus(each, "list") == [], "nothing is made by looking"
+    reader = Reader(nodes, "g", "t", **{"client.id": "me"})
+    run([reader], "all is read", lambda: len(reader.values) == RECORDS)
+    reader.consumer.commit(asynchronous=False)
+    produce(nodes, "t", range(RECORDS, RECORDS + 8))
+    for each in nodes:
+        described = walrus(each, "describe", "g")
+        assert (described["group"]["state"], [member["client_id"] for member in described["members"]]) == (
+            "stable",
+            ["me"],
+        )
+        positions = [(place["offset"], place["end"], place["lag"]) for place in described["positions"]]
+        assert positions == [(RECORDS // PARTITIONS, RECORDS // PARTITIONS + 2, 2)] * PARTITIONS
+        assert {place["member"] for place in described["positions"]} == {described["members"][0]["id"]}
+        code, why = walrus(each, "reset", "g", "--topic", "t", "--to", "earliest")
+        assert (code, "has members" in why) == (1, True)
+    reader.close()
+    assert walrus(nodes[0], "reset", "g", "--topic", "t", "--to", "-1", "-p", "1")["offsets"] == {"1": 101}
+    assert [place["offset"] for place in walrus(nodes[1], "describe", "g")["positions"]] == [100, 101, 100, 100]
+    assert say(nodes[0], "GET t").startswith("OK ")
+    assert say(nodes[0], "COMMIT") == "OK"
+    listed = [(group["name"], group["kind"]) for group in walrus(nodes[2], "list")]
+    assert listed == [("g", "consumer group"), ("t", "shared cursor")]
+    (cursor,) = [place for place in walrus(nodes[1], "describe", "--cursor", "t")["positions"] if place["offset"]]
+    assert (cursor["offset"], cursor["lag"]) == (1, 101)
+    assert walrus(nodes[1], "delete", "g", "--yes") == {"deleted": "g"}
+    for each in nodes:
+        assert walrus(each, "describe", "g")[0] == 1
+    assert walrus(nodes[0], "delete", "g", "--yes")[0] == 1
 
 
 def committed(reader: Reader) -> bool:

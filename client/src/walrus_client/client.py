@@ -13,6 +13,9 @@ from walrus_client.model import (
     Appended,
     BatchPage,
     FoundOffset,
+    Group,
+    GroupDescription,
+    GroupKind,
     OffsetPlace,
     Partition,
     Record,
@@ -27,14 +30,18 @@ from walrus_client.transport import (
     ADD_PARTITIONS,
     ALTER_TOPIC,
     CREATE_TOPIC,
+    DELETE_GROUP,
     DELETE_RECORDS,
     DELETE_TOPIC,
+    DESCRIBE_GROUP,
     DESCRIBE_TOPIC,
+    LIST_GROUPS,
     LIST_NODES,
     LIST_OFFSETS,
     LIST_SEGMENTS,
     LIST_TOPICS,
     READ,
+    RESET_GROUP,
     Method,
     Page,
     Pause,
@@ -168,6 +175,35 @@ class Client:
         """The topics of the cluster by name; with *internal* also those that Walrus keeps for itself."""
         answer = self._call(LIST_TOPICS, log_pb2.ListTopicsRequest(internal=internal))
         return [Topic.parse(topic) for topic in answer.topics]
+
+    def groups(self) -> list[Group]:
+        """The consumer groups of Kafka's clients by name, and behind them the shared cursors of topics (`GET`)."""
+        return [Group.parse(group) for group in self._call(LIST_GROUPS, log_pb2.ListGroupsRequest()).groups]
+
+    def describe_group(self, name: str, kind: GroupKind = GroupKind.CONSUMER) -> GroupDescription:
+        """A consumer group, or the shared cursor of the topic *name*: its members, and how far it has read.
+
+        Raises UnknownGroup where there is none.
+        """
+        request = log_pb2.DescribeGroupRequest(name=name, kind=kind.message)
+        return GroupDescription.parse(self._call(DESCRIBE_GROUP, request))
+
+    def reset_group(self, name: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Moves a consumer group to these offsets of a topic's partitions; durable on return.
+
+        Makes a group that is not there.
+
+        Raises GroupHasMembers while it is in use.
+        """
+        starts = [log_pb2.PartitionStart(partition=partition, offset=offset) for partition, offset in offsets.items()]
+        self._call(RESET_GROUP, log_pb2.ResetGroupRequest(name=name, topic=topic, starts=starts))
+
+    def delete_group(self, name: str) -> None:
+        """Forgets a consumer group with all that it has committed; durable on return.
+
+        Raises UnknownGroup where there is none, GroupHasMembers while it is in use.
+        """
+        self._call(DELETE_GROUP, log_pb2.DeleteGroupRequest(name=name))
 
     def segments(self, topic: str) -> list[Partition]:
         """The partitions of a topic: what is readable, and their segments by base offset."""

@@ -9,6 +9,7 @@
     │       └── NoAnswer      the one reached did not say why
     ├── RejectedError         not done, and asking again in the same way will not help
     │   ├── UnknownTopic, UnknownSegment, InvalidTopic, TopicExists
+    │   ├── UnknownGroup, GroupHasMembers
     │   ├── OffsetOutOfRange  with `requested`, `start`, `end`
     │   ├── OutOfOrderSequence, ProducerFenced
     │   ├── TooLarge
@@ -154,6 +155,14 @@ class VersionMismatch(RejectedError):
         self.current = current
 
 
+class UnknownGroup(RejectedError):
+    """There is no consumer group of that name, or nothing was ever read with `GET` of the topic."""
+
+
+class GroupHasMembers(RejectedError):
+    """The group is in use, and goes on where it is: stop its members first."""
+
+
 class InvalidTimestamp(RejectedError):
     """A record's timestamp is further from the leader's clock than its topic takes; nothing of its batch is stored."""
 
@@ -218,6 +227,8 @@ _KINDS: dict[str, type[WalrusError]] = {
     "OutOfOrderSequence": OutOfOrderSequence,
     "ProducerFenced": ProducerFenced,
     "TooLarge": TooLarge,
+    "UnknownGroup": UnknownGroup,
+    "GroupHasMembers": GroupHasMembers,
     "InvalidConfig": InvalidConfig,
     "VersionMismatch": VersionMismatch,
     "UnknownNode": UnknownNode,

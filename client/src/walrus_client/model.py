@@ -285,6 +285,130 @@ class TopicSegments:
         return cls(topic, tuple(Partition.parse(topic.name, partition) for partition in message.partitions))
 
 
+class GroupKind(StrEnum):
+    """Who remembers how far a topic is read."""
+
+    CONSUMER = "consumer group"  # clients of Kafka
+    CURSOR = "shared cursor"  # all who GET the topic
+
+    @property
+    def message(self) -> "log_pb2.Group.Kind":
+        return _KIND_MESSAGES[self]
+
+
+_KIND_MESSAGES = {GroupKind.CONSUMER: log_pb2.Group.KIND_CONSUMER, GroupKind.CURSOR: log_pb2.Group.KIND_CURSOR}
+_KINDS = {message: kind for kind, message in _KIND_MESSAGES.items()}
+
+
+class GroupState(StrEnum):
+    """What a consumer group is doing."""
+
+    EMPTY = "empty"
+    PREPARING = "preparing"
+    SHARING = "sharing"
+    STABLE = "stable"
+
+
+_GROUP_STATES = {
+    log_pb2.Group.STATE_EMPTY: GroupState.EMPTY,
+    log_pb2.Group.STATE_PREPARING: GroupState.PREPARING,
+    log_pb2.Group.STATE_SHARING: GroupState.SHARING,
+    log_pb2.Group.STATE_STABLE: GroupState.STABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group, or the shared cursor of the topic `name`.
+
+    `state` is None for a cursor; `protocol` is empty until the members have agreed on how they share the work.
+    """
+
+    name: str
+    kind: GroupKind | None
+    state: GroupState | None
+    members: int
+    protocol: str
+
+    @classmethod
+    def parse(cls, message: log_pb2.Group) -> "Group":
+        return cls(
+            name=message.name,
+            kind=_KINDS.get(message.kind),
+            state=_GROUP_STATES.get(message.state),
+            members=message.members,
+            protocol=message.protocol,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a consumer group; `assigned` has the partitions that it reads, by topic."""
+
+    id: str
+    instance: str | None
+    client_id: str
+    host: str
+    assigned: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def parse(cls, message: log_pb2.GroupMember) -> "GroupMember":
+        return cls(
+            id=message.id,
+            instance=message.instance if message.HasField("instance") else None,
+            client_id=message.client_id,
+            host=message.host,
+            assigned={share.topic: tuple(share.partitions) for share in message.shares},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPosition:
+    """How far somebody has read a partition: `offset` is the next one, `end` where the partition ends (None: not known
+    just now), `member` the id of who reads it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    end: int | None
+    member: str | None
+    metadata: str
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are left to read."""
+        return None if self.end is None else max(0, self.end - self.offset)
+
+    @classmethod
+    def parse(cls, message: log_pb2.GroupPosition) -> "GroupPosition":
+        return cls(
+            topic=message.topic,
+            partition=message.partition,
+            offset=message.offset,
+            end=message.end if message.HasField("end") else None,
+            member=message.member if message.HasField("member") else None,
+            metadata=message.metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members, and how far it has read, by topic and partition."""
+
+    group: Group
+    members: tuple[GroupMember, ...]
+    positions: tuple[GroupPosition, ...]
+
+    @classmethod
+    def parse(cls, message: log_pb2.DescribeGroupResponse) -> "GroupDescription":
+        return cls(
+            group=Group.parse(message.group),
+            members=tuple(GroupMember.parse(member) for member in message.members),
+            positions=tuple(GroupPosition.parse(position) for position in message.positions),
+        )
+
+
 class Header(NamedTuple):
     """One header of a record."""
 

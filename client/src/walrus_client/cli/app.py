@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from walrus_client.cli import cluster_commands, dev_commands, log_commands, repl, stream_commands, text_commands
+from walrus_client.cli import (
+    cluster_commands,
+    dev_commands,
+    group_commands,
+    log_commands,
+    repl,
+    stream_commands,
+    text_commands,
+)
 from walrus_client.cli.exit_codes import HELP, Failed
 from walrus_client.cli.output import OutputOption
 from walrus_client.cli.target import AddrOption, BootstrapOption, Target, text_addresses
@@ -37,6 +45,7 @@ def make_app() -> typer.Typer:
     app.command(rich_help_panel="Log service")(log_commands.read)
     app.command(rich_help_panel="Log service")(stream_commands.produce)
     app.command(rich_help_panel="Log service")(stream_commands.consume)
+    app.add_typer(group_commands.app, name="group", rich_help_panel="Log service")
     app.add_typer(cluster_commands.app, name="cluster", rich_help_panel="Cluster")
     app.add_typer(dev_commands.app, name="dev", rich_help_panel="Local cluster")
     for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):

@@ -24,8 +24,9 @@ from walrus_client.cli.output import (
     size_text,
 )
 from walrus_client.cli.partitions import Span, read_together
-from walrus_client.cli.points import AtOffset, Point, Since, parse_point
+from walrus_client.cli.points import Point, parse_point
 from walrus_client.cli.records import lines_of, record_as_json, text_of, time_text
+from walrus_client.cli.starts import offsets_of, starts_of
 from walrus_client.cli.target import BootstrapOption, log_client, output_of
 from walrus_client.client import Client
 from walrus_client.model import OffsetPlace, Record
@@ -151,35 +152,9 @@ def _spans(client: Client, topic: str, point: Point, wanted: list[int] | None, *
     if partitions[-1] >= count:
         raise Failed(f"topic {topic} has {count} partition{'s' if count != 1 else ''}, there is no {partitions[-1]}")
     # The ends come first: what is appended meanwhile is behind them, and not passed over.
-    ends = _offsets(client, topic, partitions, OffsetPlace.LATEST)
-    starts = _starts(client, topic, partitions, point, ends)
+    ends = offsets_of(client, topic, partitions, OffsetPlace.LATEST)
+    starts = starts_of(client, topic, partitions, point, ends)
     return [Span(number, starts[number], None if follow else ends[number]) for number in partitions]
-
-
-def _starts(client: Client, topic: str, partitions: list[int], point: Point, ends: dict[int, int]) -> dict[int, int]:
-    match point:
-        case OffsetPlace.LATEST:
-            return ends
-        case Since(timestamp_ms):
-            found = client.list_offsets(topic, dict.fromkeys(partitions, timestamp_ms))
-            return {number: ends[number] if (at := found[number].offset) is None else at for number in partitions}
-    first = _offsets(client, topic, partitions, OffsetPlace.EARLIEST)
-    if not isinstance(point, AtOffset):
-        return first
-    starts = {}
-    for number in partitions:
-        offset = point.offset if point.offset >= 0 else ends[number] + point.offset
-        if offset > ends[number]:
-            raise Failed(f"partition {number} of {topic} ends at {ends[number]}: there is no offset {offset} yet")
-        if 0 <= point.offset < first[number]:
-            print_note(f"partition {number} of {topic} begins at {first[number]}")
-        starts[number] = max(offset, first[number])
-    return starts
-
-
-def _offsets(client: Client, topic: str, partitions: list[int], place: OffsetPlace) -> dict[int, int]:
-    found = client.list_offsets(topic, dict.fromkeys(partitions, place))
-    return {number: offset for number, at in found.items() if (offset := at.offset) is not None}
 
 
 def _print_record(partition: int, record: Record, *, as_json: bool) -> None:

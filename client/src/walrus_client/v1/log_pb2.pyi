@@ -498,3 +498,127 @@ class Node(_message.Message):
     grpc_address: str
     alive: bool
     def __init__(self, id: _Optional[int] = ..., grpc_address: _Optional[str] = ..., alive: _Optional[bool] = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("name", "kind", "state", "members", "protocol")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[Group.Kind]
+        KIND_CONSUMER: _ClassVar[Group.Kind]
+        KIND_CURSOR: _ClassVar[Group.Kind]
+    KIND_UNSPECIFIED: Group.Kind
+    KIND_CONSUMER: Group.Kind
+    KIND_CURSOR: Group.Kind
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[Group.State]
+        STATE_EMPTY: _ClassVar[Group.State]
+        STATE_PREPARING: _ClassVar[Group.State]
+        STATE_SHARING: _ClassVar[Group.State]
+        STATE_STABLE: _ClassVar[Group.State]
+    STATE_UNSPECIFIED: Group.State
+    STATE_EMPTY: Group.State
+    STATE_PREPARING: Group.State
+    STATE_SHARING: Group.State
+    STATE_STABLE: Group.State
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: Group.Kind
+    state: Group.State
+    members: int
+    protocol: str
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[Group.Kind, str]] = ..., state: _Optional[_Union[Group.State, str]] = ..., members: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
+
+class ListGroupsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListGroupsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[Group]
+    def __init__(self, groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ...) -> None: ...
+
+class DescribeGroupRequest(_message.Message):
+    __slots__ = ("name", "kind")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: Group.Kind
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[Group.Kind, str]] = ...) -> None: ...
+
+class DescribeGroupResponse(_message.Message):
+    __slots__ = ("group", "members", "positions")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    group: Group
+    members: _containers.RepeatedCompositeFieldContainer[GroupMember]
+    positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
+
+class GroupMember(_message.Message):
+    __slots__ = ("id", "instance", "client_id", "host", "shares")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    instance: str
+    client_id: str
+    host: str
+    shares: _containers.RepeatedCompositeFieldContainer[GroupShare]
+    def __init__(self, id: _Optional[str] = ..., instance: _Optional[str] = ..., client_id: _Optional[str] = ..., host: _Optional[str] = ..., shares: _Optional[_Iterable[_Union[GroupShare, _Mapping]]] = ...) -> None: ...
+
+class GroupShare(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GroupPosition(_message.Message):
+    __slots__ = ("topic", "partition", "offset", "end", "member", "metadata")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    end: int
+    member: str
+    metadata: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., member: _Optional[str] = ..., metadata: _Optional[str] = ...) -> None: ...
+
+class ResetGroupRequest(_message.Message):
+    __slots__ = ("name", "topic", "starts")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic: str
+    starts: _containers.RepeatedCompositeFieldContainer[PartitionStart]
+    def __init__(self, name: _Optional[str] = ..., topic: _Optional[str] = ..., starts: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ...) -> None: ...
+
+class ResetGroupResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteGroupRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteGroupResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -99,6 +99,26 @@ class LogStub:
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsResponse.FromString,
                 _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/walrus.v1.Log/ListGroups',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.DescribeGroup = channel.unary_unary(
+                '/walrus.v1.Log/DescribeGroup',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.DescribeGroupRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.DescribeGroupResponse.FromString,
+                _registered_method=True)
+        self.ResetGroup = channel.unary_unary(
+                '/walrus.v1.Log/ResetGroup',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.ResetGroupRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.ResetGroupResponse.FromString,
+                _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/walrus.v1.Log/DeleteGroup',
+                request_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/walrus.v1.Log/ListNodes',
                 request_serializer=walrus__client_dot_v1_dot_log__pb2.ListNodesRequest.SerializeToString,
@@ -212,6 +232,36 @@ class LogServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListGroups(self, request, context):
+        """The consumer groups of Kafka's clients, and the shared cursors of `GET`, by kind and name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeGroup(self, request, context):
+        """A consumer group or a shared cursor: its members, and how far it has read each partition. NOT_FOUND: there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetGroup(self, request, context):
+        """Moves a consumer group to other offsets of a topic, durably; the group is made if there is none.
+        FAILED_PRECONDITION: it has members, who would go on where they are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """Forgets a consumer group and all that it has committed, durably. NOT_FOUND: there is none. FAILED_PRECONDITION: it has
+        members.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListNodes(self, request, context):
         """The nodes of the cluster by id, as the node that is asked knows them. Clients ask now and then, so that they still
         find the cluster when each node has another address than the one they were given.
@@ -287,6 +337,26 @@ def add_LogServicer_to_server(servicer, server):
                     servicer.ListSegments,
                     request_deserializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_log__pb2.ListSegmentsResponse.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.ListGroupsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'DescribeGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeGroup,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.DescribeGroupRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.DescribeGroupResponse.SerializeToString,
+            ),
+            'ResetGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetGroup,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.ResetGroupRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.ResetGroupResponse.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=walrus__client_dot_v1_dot_log__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_log__pb2.DeleteGroupResponse.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -645,6 +715,114 @@ class Log:
             '/walrus.v1.Log/ListSegments',
             walrus__client_dot_v1_dot_log__pb2.ListSegmentsRequest.SerializeToString,
             walrus__client_dot_v1_dot_log__pb2.ListSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/ListGroups',
+            walrus__client_dot_v1_dot_log__pb2.ListGroupsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/DescribeGroup',
+            walrus__client_dot_v1_dot_log__pb2.DescribeGroupRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.DescribeGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/ResetGroup',
+            walrus__client_dot_v1_dot_log__pb2.ResetGroupRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.ResetGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Log/DeleteGroup',
+            walrus__client_dot_v1_dot_log__pb2.DeleteGroupRequest.SerializeToString,
+            walrus__client_dot_v1_dot_log__pb2.DeleteGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

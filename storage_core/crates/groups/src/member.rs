@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::effect::Ticket;
 use crate::record::MemberRecord;
 use crate::request::Join;
+use crate::subscription::assigned;
 
 /// A way to share the work out, by the name on which the members agree, and what a member says for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,13 @@ pub struct MemberView {
     pub subscription: Bytes,
     /// What the member reads.
     pub share: Bytes,
+}
+
+impl MemberView {
+    /// What the member reads, where it is a consumer: topics and their partitions.
+    pub fn assigned(&self) -> Vec<(String, Vec<u32>)> {
+        assigned(&self.share)
+    }
 }
 
 #[derive(Clone, Debug)]

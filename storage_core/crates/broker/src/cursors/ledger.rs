@@ -189,6 +189,12 @@ impl Ledger {
         })
     }
 
+    /// Up to where each cursor has come, by what is durable.
+    pub(super) fn positions(&self) -> Vec<(CursorKey, u64)> {
+        let recorded = self.cursors.iter().filter(|(_, cursor)| cursor.recorded_at.is_some());
+        recorded.map(|(key, cursor)| (*key, cursor.recorded_below)).collect()
+    }
+
     /// Up to where the cursor of a topic has come in each partition, by what is durable.
     pub(super) fn marks(&self, topic: TopicId, partitions: u32) -> Vec<ReadMark> {
         let mark = |partition| {

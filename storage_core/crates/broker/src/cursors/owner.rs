@@ -113,6 +113,12 @@ impl CursorOwner {
         Ok(lost)
     }
 
+    /// Up to where each cursor has come, durably. Fails on a node that does not own them.
+    pub(super) async fn positions(&self, topics: &Arc<Topics>) -> Result<Vec<(CursorKey, u64)>> {
+        let term = self.owner.serve(topics).await?;
+        self.owner.with(term, |ledger| ledger.positions())
+    }
+
     /// Up to where the cursor of a topic has come, durably. Fails on a node that does not own it.
     pub(super) async fn marks(
         &self,

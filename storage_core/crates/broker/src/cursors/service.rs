@@ -27,8 +27,9 @@ use crate::node::names::TopicPath;
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
 use crate::node::proto::peer::{
-    CursorAnswer, CursorHandOver, CursorHandOverAnswer, CursorNext, CursorNextAnswer, CursorRequest,
-    CursorSettle, CursorSettleAnswer, cursor_answer, cursor_request,
+    CursorAnswer, CursorHandOver, CursorHandOverAnswer, CursorNext, CursorNextAnswer, CursorPosition,
+    CursorPositions, CursorPositionsAnswer, CursorRequest, CursorSettle, CursorSettleAnswer, cursor_answer,
+    cursor_request,
 };
 use crate::owners::Finder;
 use crate::peer::Request;
@@ -219,6 +220,29 @@ impl CursorService {
         peers.call(leadership.node, Request::Cursor(payload), limit).await.and_then(decode_answer)
     }
 
+    /// Up to where the shared cursors of all topics have come, durably: a topic, a partition, and the first offset that is not known to be
+    /// delivered. Asks the owners, wherever they are.
+    pub(crate) async fn positions(&self) -> Result<Vec<(TopicId, u32, u64)>> {
+        let cluster = self.inner.topics.cluster();
+        let log = self.inner.finder.log(0);
+        match cluster.find_confirmed(|| cluster.routing().partition(&log).map(drop)).await {
+            Ok(()) => {}
+            Err(error) if error.is_unknown() => return Ok(Vec::new()), // nobody has asked for an entry yet
+            Err(error) => return Err(error),
+        }
+        let mut positions = Vec::new();
+        for partition in 0..PARTITIONS {
+            let request = &cursor_request::Request::Positions(CursorPositions { partition });
+            let ask = |leadership, deadline| self.ask_once(leadership, request, deadline);
+            let answer = self.inner.finder.ask(partition, patience::CURSOR_OWNER, ask).await?;
+            let cursor_answer::Answer::Positions(answer) = answer else { return Err(unexpected()) };
+            for CursorPosition { topic, partition, next } in answer.positions {
+                positions.push((TopicId(uuid_of(&topic)?), partition, next));
+            }
+        }
+        Ok(positions)
+    }
+
     /// Answers as the owner.
     async fn answer(
         &self,
@@ -245,6 +269,13 @@ impl CursorService {
                     .note_deliveries(topics, &topic, holder, entries, request.durable)
                     .await?;
                 cursor_answer::Answer::Settle(CursorSettleAnswer { lost })
+            }
+            cursor_request::Request::Positions(CursorPositions { partition }) => {
+                let owner = self.inner.owners.get(partition as usize).ok_or_else(unexpected)?;
+                let positions = owner.positions(topics).await?.into_iter().map(|(key, next)| {
+                    CursorPosition { topic: uuid_bytes(key.topic.0), partition: key.partition, next }
+                });
+                cursor_answer::Answer::Positions(CursorPositionsAnswer { positions: positions.collect() })
             }
             cursor_request::Request::HandOver(_) => return Err(unexpected()),
         })

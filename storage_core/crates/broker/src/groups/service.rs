@@ -17,13 +17,11 @@ use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
-use crate::node::proto::peer::{GroupAnswer, GroupHandOver, GroupHandOverAnswer, GroupRequest};
-use crate::node::proto::peer::{group_answer, group_request};
 use crate::owners::{Finder, Owner, Term};
 use crate::topics::Topics;
 
 /// Number of partitions of `__groups`. A group is in the one of its name's checksum modulo this number, so it never changes.
-const PARTITIONS: u32 = 8;
+pub(super) const PARTITIONS: u32 = 8;
 /// Settings of `__groups`: a coordinator that moves costs its groups' members a search, and a takeover reads what is not trimmed.
 const SETTINGS: [(&str, &str); 2] = [("walrus.leaders", "sticky"), ("segment.bytes", "33554432")];
 
@@ -128,17 +126,13 @@ impl GroupService {
     /// The groups of an organisation that this node coordinates, by name.
     pub(crate) async fn list(&self, org: &OrgName) -> Result<BTreeMap<String, GroupView>> {
         let mut found = BTreeMap::new();
-        for owner in &self.inner.owners {
-            let term = match self.serve(owner).await {
-                Ok(term) => term,
+        for partition in 0..PARTITIONS {
+            match self.list_in(partition, org.as_str()).await {
+                Ok(groups) => found.extend(groups),
                 // Whoever asks has to ask every node.
-                Err(Error::NotLeader { .. } | Error::UnknownTopic { .. }) => continue,
+                Err(Error::NotLeader { .. } | Error::UnknownTopic { .. }) => {}
                 Err(error) => return Err(error),
-            };
-            found.extend(owner.with(term, |ledger| {
-                let of_org = ledger.groups().filter(|(name, _)| name.org == org.as_str());
-                of_org.map(|(name, group)| (name.name.clone(), view(group))).collect::<Vec<_>>()
-            })?);
+            }
         }
         Ok(found)
     }
@@ -177,25 +171,35 @@ impl GroupService {
         Ok(Some(Ok(read)))
     }
 
-    /// Answers a [`crate::peer::Request::Group`] of another node.
-    pub(crate) async fn answer_peer(&self, from: u32, request: GroupRequest) -> Result<GroupAnswer> {
-        let malformed =
-            |what: &str| Error::InvalidRequest { problem: format!("group request of node {from}: {what}") };
-        match request.request.ok_or_else(|| malformed("a kind that this node does not know"))? {
-            group_request::Request::HandOver(GroupHandOver { partition, number, metadata_version }) => {
-                let owner = self.inner.owners.get(partition as usize);
-                let owner = owner.ok_or_else(|| malformed("no such partition"))?;
-                // A hand-over is final, so the segment must be known: below its number this node never serves again.
-                let cluster = self.inner.topics.cluster();
-                cluster.await_listed(owner.log(), number, metadata_version).await?;
-                owner.hand_over(number);
-                Ok(GroupAnswer { answer: Some(group_answer::Answer::HandOver(GroupHandOverAnswer {})) })
-            }
+    /// Whether any group was ever made.
+    pub(super) async fn has_groups(&self) -> Result<bool> {
+        let cluster = self.inner.topics.cluster();
+        let log = self.inner.finder.log(0);
+        let found = cluster.find_confirmed(|| cluster.routing().partition(&log).map(drop)).await;
+        match found {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_unknown() => Ok(false),
+            Err(error) => Err(error),
         }
+    }
+
+    /// The groups of an organisation in a partition that this node coordinates, by name.
+    pub(super) async fn list_in(&self, partition: u32, org: &str) -> Result<Vec<(String, GroupView)>> {
+        let unknown = || Error::InvalidRequest { problem: format!("no partition {partition} of groups") };
+        let owner = self.inner.owners.get(partition as usize).ok_or_else(unknown)?;
+        let term = self.serve(owner).await?;
+        owner.with(term, |ledger| {
+            let of_org = ledger.groups().filter(|(name, _)| name.org == org);
+            of_org.map(|(name, group)| (name.name.clone(), view(group))).collect()
+        })
     }
 
     pub(super) fn topics(&self) -> &Arc<Topics> {
         &self.inner.topics
+    }
+
+    pub(super) fn finder(&self) -> &Finder {
+        &self.inner.finder
     }
 
     pub(super) fn owners(&self) -> &[Arc<Owner<Ledger>>] {
@@ -296,13 +300,13 @@ fn view(group: &Group) -> GroupView {
     }
 }
 
-fn partition_of(name: &GroupName) -> u32 {
+pub(super) fn partition_of(name: &GroupName) -> u32 {
     let mut named = name.org.clone().into_bytes();
     named.push(0);
     named.extend_from_slice(name.name.as_bytes());
     crc_fast::crc32_iscsi(&named) % PARTITIONS
 }
 
-fn unexpected() -> Error {
+pub(super) fn unexpected() -> Error {
     Error::Internal { message: "a group answered something else".to_owned() }
 }

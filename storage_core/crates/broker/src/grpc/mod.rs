@@ -3,6 +3,7 @@
 mod append;
 mod append_stream;
 mod counted;
+mod groups;
 mod offsets;
 mod pages;
 mod read;

@@ -12,6 +12,7 @@ use walrus_model::TopicId;
 
 use super::append::batch_of;
 use super::append_stream;
+use super::groups;
 use super::offsets;
 use super::pages::PageCarrier;
 use super::read::ReadCall;
@@ -23,12 +24,14 @@ use crate::node::error::Error;
 use crate::node::patience;
 use crate::node::proto::v1::{
     AddPartitionsRequest, AddPartitionsResponse, AlterTopicRequest, AppendRequest, AppendResponse,
-    CreateTopicRequest, CreateTopicResponse, DeleteRecordsRequest, DeleteRecordsResponse, DeleteTopicRequest,
-    DeleteTopicResponse, DescribeTopicRequest, DescribeTopicResponse, EpochStart, InitProducerRequest,
-    InitProducerResponse, KeptPartition, ListNodesRequest, ListNodesResponse, ListOffsetsRequest,
-    ListOffsetsResponse, ListSegmentsRequest, ListSegmentsResponse, ListTopicsRequest, ListTopicsResponse,
-    Node, Partition, PartitionStart, ReadRequest, ReadResponse, Segment, Topic, TopicSetting, kept_partition,
-    log_server, segment, topic_setting,
+    CreateTopicRequest, CreateTopicResponse, DeleteGroupRequest, DeleteGroupResponse, DeleteRecordsRequest,
+    DeleteRecordsResponse, DeleteTopicRequest, DeleteTopicResponse, DescribeGroupRequest,
+    DescribeGroupResponse, DescribeTopicRequest, DescribeTopicResponse, EpochStart, InitProducerRequest,
+    InitProducerResponse, KeptPartition, ListGroupsRequest, ListGroupsResponse, ListNodesRequest,
+    ListNodesResponse, ListOffsetsRequest, ListOffsetsResponse, ListSegmentsRequest, ListSegmentsResponse,
+    ListTopicsRequest, ListTopicsResponse, Node, Partition, PartitionStart, ReadRequest, ReadResponse,
+    ResetGroupRequest, ResetGroupResponse, Segment, Topic, TopicSetting, group, kept_partition, log_server,
+    segment, topic_setting,
 };
 use crate::topics::catalogue::{ConfigChange, NewTopic};
 use crate::topics::view::{
@@ -123,6 +126,40 @@ impl log_server::Log for LogService {
         let (org, internal) = (&self.principal.org, request.into_inner().internal);
         let topics = self.broker.list_topics(org, internal).await.map_err(failed)?;
         Ok(Response::new(ListTopicsResponse { topics: topics.into_iter().map(topic_message).collect() }))
+    }
+
+    async fn list_groups(&self, _: Request<ListGroupsRequest>) -> Answer<ListGroupsResponse> {
+        self.room().await?;
+        let groups = groups::list(&self.broker, &self.principal).await.map_err(failed)?;
+        Ok(Response::new(ListGroupsResponse { groups }))
+    }
+
+    async fn describe_group(&self, request: Request<DescribeGroupRequest>) -> Answer<DescribeGroupResponse> {
+        self.room().await?;
+        let request = request.into_inner();
+        let described = if request.kind() == group::Kind::Cursor {
+            let path = self.principal.topic(&request.name).map_err(failed)?;
+            groups::describe_cursor(&self.broker, &path).await
+        } else {
+            let name = groups::group_name(&self.principal, &request.name).map_err(failed)?;
+            groups::describe(&self.broker, &name).await
+        };
+        described.map(Response::new).map_err(failed)
+    }
+
+    async fn reset_group(&self, request: Request<ResetGroupRequest>) -> Answer<ResetGroupResponse> {
+        let ResetGroupRequest { name, topic, starts } = request.into_inner();
+        let name = groups::group_name(&self.principal, &name).map_err(failed)?;
+        let path = self.principal.topic(&topic).map_err(failed)?;
+        let offsets = groups::starts(&self.broker, &path, starts).map_err(failed)?;
+        self.broker.groups().reset(&name, &offsets).await.map_err(failed)?;
+        Ok(Response::new(ResetGroupResponse {}))
+    }
+
+    async fn delete_group(&self, request: Request<DeleteGroupRequest>) -> Answer<DeleteGroupResponse> {
+        let name = groups::group_name(&self.principal, &request.into_inner().name).map_err(failed)?;
+        self.broker.groups().remove(&name).await.map_err(failed)?;
+        Ok(Response::new(DeleteGroupResponse {}))
     }
 
     async fn init_producer(&self, _: Request<InitProducerRequest>) -> Answer<InitProducerResponse> {

@@ -64,6 +64,7 @@ fn code_of(error: &Error) -> Code {
         Error::UnknownTopic { .. } | Error::UnknownPartition { .. } | Error::UnknownSegment { .. } => {
             Code::NotFound
         }
+        Error::UnknownGroup { .. } => Code::NotFound,
         Error::InvalidTopic { .. }
         | Error::InvalidBatch { .. }
         | Error::InvalidTimestamp { .. }
@@ -72,7 +73,9 @@ fn code_of(error: &Error) -> Code {
         | Error::TooLarge { .. } => Code::InvalidArgument,
         Error::TopicExists { .. } | Error::TopicDiffers { .. } => Code::AlreadyExists,
         Error::VersionMismatch { .. } => Code::Aborted,
-        Error::OutOfOrderSequence { .. } | Error::ProducerFenced { .. } => Code::FailedPrecondition,
+        Error::OutOfOrderSequence { .. } | Error::ProducerFenced { .. } | Error::GroupHasMembers { .. } => {
+            Code::FailedPrecondition
+        }
         Error::OffsetOutOfRange { .. } => Code::OutOfRange,
         Error::Timeout { .. } => Code::DeadlineExceeded,
         Error::OutcomeUnknown { .. } => Code::Unknown,
@@ -101,6 +104,8 @@ mod tests {
             (Error::TopicExists { topic: text(), partitions: 1, wanted: 2 }, Code::AlreadyExists),
             (Error::TopicDiffers { topic: text() }, Code::AlreadyExists),
             (Error::InvalidConfig { key: text(), problem: text() }, Code::InvalidArgument),
+            (Error::UnknownGroup { group: text() }, Code::NotFound),
+            (Error::GroupHasMembers { group: text() }, Code::FailedPrecondition),
             (Error::VersionMismatch { expected: 1, current: 2 }, Code::Aborted),
             (Error::InvalidBatch { problem: text() }, Code::InvalidArgument),
             (Error::InvalidTimestamp { timestamp_ms: 1, oldest_ms: 2, newest_ms: 3 }, Code::InvalidArgument),

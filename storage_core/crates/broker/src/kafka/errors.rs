@@ -27,6 +27,8 @@ pub(super) fn of_read(error: &Error) -> ResponseError {
         }
         Error::InvalidTopic { .. } => ResponseError::InvalidTopicException,
         Error::TopicExists { .. } | Error::TopicDiffers { .. } => ResponseError::TopicAlreadyExists,
+        Error::UnknownGroup { .. } => ResponseError::GroupIdNotFound,
+        Error::GroupHasMembers { .. } => ResponseError::NonEmptyGroup,
         Error::InvalidConfig { .. } => ResponseError::InvalidConfig,
         Error::InvalidBatch { .. } => ResponseError::InvalidRecord,
         Error::InvalidTimestamp { .. } => ResponseError::InvalidTimestamp,

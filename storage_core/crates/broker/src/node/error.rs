@@ -64,6 +64,18 @@ pub enum Error {
         /// Its name.
         topic: String,
     },
+    /// There is no consumer group of this name, or nothing was ever read by `GET` of the topic.
+    #[error("unknown group {group}")]
+    UnknownGroup {
+        /// Its name.
+        group: String,
+    },
+    /// The group is in use, so what it has committed stays.
+    #[error("group {group} has members: stop them first, or they would go on where they are")]
+    GroupHasMembers {
+        /// Its name.
+        group: String,
+    },
     /// A topic cannot have this setting.
     #[error("setting {key}: {problem}")]
     InvalidConfig {
@@ -262,6 +274,8 @@ impl Error {
             Self::InvalidTopic { .. } => "InvalidTopic",
             Self::TopicExists { .. } => "TopicExists",
             Self::TopicDiffers { .. } => "TopicDiffers",
+            Self::UnknownGroup { .. } => "UnknownGroup",
+            Self::GroupHasMembers { .. } => "GroupHasMembers",
             Self::InvalidConfig { .. } => "InvalidConfig",
             Self::VersionMismatch { .. } => "VersionMismatch",
             Self::InvalidBatch { .. } => "InvalidBatch",

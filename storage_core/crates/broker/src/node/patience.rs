@@ -176,6 +176,8 @@ pub(crate) const GROUP_TICK: Duration = ms(50);
 pub(crate) const GROUP_TAKEN_OVER: Duration = s(5);
 /// A request about groups looks so long for their coordinator.
 pub(crate) const GROUP_COORDINATOR: Duration = s(10);
+/// One call to the coordinator of a group.
+pub(crate) const GROUP_CALL: Duration = s(5);
 /// Pause between two looks at groups that nobody uses any more.
 pub(crate) const GROUP_EXPIRY_LOOK: Duration = s(60);
 /// No group is forgotten so long after its coordinator took over: clients that could not reach the one before come back meanwhile.

@@ -28,6 +28,8 @@ macro_rules! same_fields {
                 // A kind that this broker heard from a newer one and does not know, and those of requests that no broker sends on.
                 Error::Foreign { .. }
                 | Error::TopicDiffers { .. }
+                | Error::UnknownGroup { .. }
+                | Error::GroupHasMembers { .. }
                 | Error::InvalidConfig { .. }
                 | Error::VersionMismatch { .. } => None,
             }
