@@ -19,8 +19,8 @@ help: ## This list
 setup: ## Python environment, Rust extension, Java: found, installed, or a message that says how
 	@tools/setup
 
-run: setup ## The main job: a real data set through three brokers, archived by Spark, proved
-	@$(ENV); uv run --frozen --no-sync python -m flights
+run: setup ## The main job: a real data set through three brokers, archived by Spark, proved; PRODUCER=kafka: sent by confluent-kafka
+	@$(ENV); uv run --frozen --no-sync python -m flights $(if $(PRODUCER),--producer $(PRODUCER))
 
 test: setup test-rust test-python ## Everything that needs no Docker
 

@@ -1,5 +1,6 @@
 """`python -m flights`: the main job. Exits 0 only if everything held, else says what did not."""
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from walrus_client.dev import DevError
 
 from flights.report import show, write_summary
 from flights.run import BROKERS, PICTURE, SPARK_LOG, run
+from flights.sender import SenderKind
 
 DIRECTORY: Final = ".walrus/run"
 SUMMARY: Final = "summary.json"
@@ -20,9 +22,14 @@ SUMMARY: Final = "summary.json"
 
 def main() -> int:
     """Run the job, print what happened and write `summary.json`."""
+    parser = argparse.ArgumentParser(prog="python -m flights", description="The main job on real input.")
+    parser.add_argument(
+        "--producer", type=SenderKind, choices=list(SenderKind), default=SenderKind.WALRUS, help="whose client sends"
+    )
+    sender: SenderKind = parser.parse_args().producer
     directory, console = Path(DIRECTORY), Console()
     try:
-        report = run(directory, console)
+        report = run(directory, console, sender)
     except (WalrusError, DevError, JavaMissingError, OSError) as error:
         return _failed(console, directory, f"{type(error).__name__}: {error}")
     except PySparkException as error:

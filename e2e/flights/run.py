@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_walrus.archive import ArchiveRun, archive
 from pyspark_walrus.session import JAVA_SHORT, check_java, create_session
 from rich.console import Console
-from walrus_client import Appended, Client, Producer, Segment, SegmentState, WalrusError
+from walrus_client import Client, Segment, SegmentState, WalrusError
 from walrus_client.dev import DevCluster, DevError, NodeOptions, open_cluster, start_cluster
 
 from flights import lake, picture, proof
@@ -28,7 +28,8 @@ from flights.copies import own_copies
 from flights.proof import Finding, Losses
 from flights.report import Report, Stopwatch
 from flights.screen import Screen
-from flights.stream import OPTIONS, TOPIC, Crash, kill_leader, name_of, stream
+from flights.sender import Sender, SenderKind, sender_of
+from flights.stream import TOPIC, Crash, kill_leader, name_of, stream
 from flights.table import Flights
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ KILL_AT: Final = 0.5
 FIRST_PART: Final = 0.65
 
 
-def run(directory: Path, console: Console) -> Report:
+def run(directory: Path, console: Console, sender: SenderKind = SenderKind.WALRUS) -> Report:
     """Does the whole job in *directory*, which is emptied first. Nothing it started is left running."""
     check_java()
     _start_clean(directory)
@@ -60,7 +61,7 @@ def run(directory: Path, console: Console) -> Report:
                 with stopwatch.phase("start brokers"):
                     brokers = start_cluster(directory / BROKERS, options=BROKER_OPTIONS, progress=screen.say)
                 with Client(brokers.bootstrap) as client:
-                    job = _Job(directory, screen, stopwatch, brokers, client, Flights.load(), background)
+                    job = _Job(directory, screen, stopwatch, brokers, client, Flights.load(), background, sender)
                     return job.run(spark)
         finally:
             _stop_brokers(directory / BROKERS)
@@ -76,21 +77,23 @@ class _Job:
     client: Client
     flights: Flights
     background: ThreadPoolExecutor
+    kind: SenderKind
 
     def run(self, starting: "Future[SparkSession]") -> Report:
         """All phases, with brokers that serve."""
         count = len(self.flights)
         first_part = int(count * FIRST_PART)
         self.client.create_topic(TOPIC)
-        with self._producer() as producer:
+        move = self.screen.bar("stream flights", count)
+        with sender_of(self.kind, self.client, self.brokers, TOPIC, move) as sender:
             with self.stopwatch.phase("stream, first part") as sizes:
-                crash, size = self._stream_and_kill(producer, first_part)
+                crash, size = self._stream_and_kill(sender, first_part)
                 sizes.append(size)
             with self.stopwatch.phase("wait for Spark to start"):
                 spark = starting.result()
             first = self._archive(spark, "archive, first run", records=first_part, size=size)
             with self.stopwatch.phase("stream, the rest") as sizes:
-                size = stream(producer, self.flights, start=first_part, end=count)
+                size = stream(sender, self.flights, start=first_part, end=count)
                 sizes.append(size)
         second = self._archive(spark, "archive, second run", records=count - first_part, size=size)
         with self.stopwatch.phase("bring the killed broker back"):
@@ -116,25 +119,16 @@ class _Job:
             findings=findings,
         )
 
-    def _producer(self) -> Producer:
-        move = self.screen.bar("stream flights", len(self.flights))
-
-        def on_delivery(delivery: "Future[Appended]") -> None:
-            if delivery.exception() is None:
-                move(delivery.result().end_offset)
-
-        return self.client.producer(TOPIC, options=OPTIONS, on_delivery=on_delivery)
-
-    def _stream_and_kill(self, producer: Producer, end: int) -> tuple[Crash, int]:
+    def _stream_and_kill(self, sender: Sender, end: int) -> tuple[Crash, int]:
         killing: list[Future[Crash]] = []
 
         def on_sent(number: int) -> None:
             if number == int(len(self.flights) * KILL_AT):
                 limit = SEGMENT_ENTRIES_MAX
-                kill = partial(kill_leader, self.client, self.brokers, producer, segment_entries_max=limit)
+                kill = partial(kill_leader, self.client, self.brokers, sender, segment_entries_max=limit)
                 killing.append(self.background.submit(kill))
 
-        size = stream(producer, self.flights, start=0, end=end, on_sent=on_sent)
+        size = stream(sender, self.flights, start=0, end=end, on_sent=on_sent)
         crash = killing[0].result()
         self.screen.say(
             f"{crash.node}, which led segment {crash.segment.number}, was killed with {crash.undelivered_bytes:,} "

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from walrus_client import Client, Producer, ProducerOptions, Segment
+from walrus_client import Client, Segment
 from walrus_client.dev import DevCluster
 
+from flights.sender import Sender
 from flights.table import Flights
 
 TOPIC: Final = "flights"
-# Small enough that the producer notices a dead broker at once and never runs far ahead of it.
-OPTIONS: Final = ProducerOptions(batch_records_max=1_000, buffer_bytes_max=4 << 20)
 LOAD_MAX_S: Final = 30.0
 FILL_MAX: Final = 0.7  # largest fill of the segment whose leader is killed
 
@@ -28,7 +27,7 @@ class Crash:
 
 
 def stream(
-    producer: Producer, flights: Flights, *, start: int, end: int, on_sent: Callable[[int], None] | None = None
+    sender: Sender, flights: Flights, *, start: int, end: int, on_sent: Callable[[int], None] | None = None
 ) -> int:
     """Sends the events `[start, end)` and waits until they are durable; returns their bytes, keys and values.
 
@@ -36,20 +35,20 @@ def stream(
     """
     size = 0
     for number, event in enumerate(flights.events(start, end), start):
-        producer.send(event.value, key=event.key, timestamp_ms=event.timestamp_ms)
+        sender.send(event.value, key=event.key, timestamp_ms=event.timestamp_ms)
         size += len(event.key) + len(event.value)
         if on_sent is not None:
             on_sent(number)
-    producer.flush()
+    sender.flush()
     return size
 
 
-def kill_leader(client: Client, brokers: DevCluster, producer: Producer, *, segment_entries_max: int) -> Crash:
+def kill_leader(client: Client, brokers: DevCluster, sender: Sender, *, segment_entries_max: int) -> Crash:
     """Kills the leader of the open segment with SIGKILL while appends are in flight; it stays down.
 
     Something else has to keep sending meanwhile. Returns once another broker leads.
     """
-    segment, undelivered_bytes = _segment_under_load(client, producer, segment_entries_max)
+    segment, undelivered_bytes = _segment_under_load(client, sender, segment_entries_max)
     assert segment.leader is not None, "an open segment has a leader"
     name = name_of(brokers, segment.leader.id)
     began = time.monotonic()
@@ -61,12 +60,12 @@ def kill_leader(client: Client, brokers: DevCluster, producer: Producer, *, segm
     return Crash(name, segment, undelivered_bytes, time.monotonic() - began)
 
 
-def _segment_under_load(client: Client, producer: Producer, segment_entries_max: int) -> tuple[Segment, int]:
+def _segment_under_load(client: Client, sender: Sender, segment_entries_max: int) -> tuple[Segment, int]:
     """The open segment, so far from full that it stays open for a while, and the bytes on their way to it."""
     deadline = time.monotonic() + LOAD_MAX_S
     while time.monotonic() < deadline:
         segment = client.segments(TOPIC)[0].segments[-1]
-        undelivered_bytes = producer.stats().undelivered_bytes
+        undelivered_bytes = sender.undelivered_bytes()
         if undelivered_bytes and segment.end_offset - segment.base_offset < FILL_MAX * segment_entries_max:
             return segment, undelivered_bytes
     raise TimeoutError(f"for {LOAD_MAX_S:g} s no append was in flight to a segment with room")

@@ -38,7 +38,7 @@ def run(command: list[str] | str, home: Path) -> str:
     return done.stdout
 
 
-def test_the_commands_and_both_programs_of_the_readme_work(home: Path) -> None:
+def test_the_commands_and_all_programs_of_the_readme_work(home: Path) -> None:
     steps = console_steps()
     assert steps[0][0] == "walrus dev up"
     assert steps[-1][0] == "walrus dev down"
@@ -46,9 +46,14 @@ def test_the_commands_and_both_programs_of_the_readme_work(home: Path) -> None:
         for command, expected in steps[:-1]:
             output = run(command, home)
             assert not expected or output == expected, command
-        address = f"127.0.0.1:{open_cluster(home / '.walrus/dev').nodes[0].ports.grpc}"
-        from_python, from_spark = (block.replace("127.0.0.1:9090", address) for block in blocks("python"))
+        ports = open_cluster(home / ".walrus/dev").nodes[0].ports
+        told = {"127.0.0.1:9090": f"127.0.0.1:{ports.grpc}", "127.0.0.1:9092": f"127.0.0.1:{ports.kafka}"}
+        programs = blocks("python")
+        for port, here in told.items():
+            programs = [program.replace(port, here) for program in programs]
+        from_python, from_kafka, from_spark = programs
         assert "999 b'order 999'" in run([sys.executable, "-c", from_python], home)
+        assert "payment 500 is next of 1000" in run([sys.executable, "-c", from_kafka], home)
         assert "order 4" in run([sys.executable, "-c", from_spark], home)
     finally:
         run(steps[-1][0], home)
