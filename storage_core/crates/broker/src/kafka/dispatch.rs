@@ -6,6 +6,7 @@ use super::answer::Outcome;
 use super::context::Context;
 use super::frame::Header;
 use super::request::Request;
+use super::telling::Telling;
 use super::window::Answering;
 use super::{
     admin, api_versions, fetch, groups, init_producer_id, list_offsets, metadata, offset_for_leader_epoch,
@@ -13,12 +14,13 @@ use super::{
 };
 
 /// The future that answers a request; it does nothing before it is polled.
-pub(super) fn begin(
-    context: &Context,
+pub(super) fn begin<'a>(
+    context: &'a Context,
+    telling: &'a Telling,
     from: IpAddr,
     header: Header,
     request: Option<Request>,
-) -> Answering<'_> {
+) -> Answering<'a> {
     let version = header.version;
     macro_rules! answered {
         ($answer:expr) => {
@@ -34,7 +36,7 @@ pub(super) fn begin(
         };
     }
     match request {
-        Request::Produce(request) => Box::pin(produce::outcome(context, header, request)),
+        Request::Produce(request) => Box::pin(produce::outcome(context, telling, header, request)),
         Request::Fetch(request) => Box::pin(fetch::outcome(context, header, request)),
         Request::ListOffsets(request) => answered!(list_offsets::answer(context, version, request)),
         Request::Metadata(request) => answered!(metadata::answer(context, version, request)),

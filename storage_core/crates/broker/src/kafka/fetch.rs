@@ -1,5 +1,6 @@
 //! Fetch: whole batches below the high watermark, from whichever node has them. One wait is for all partitions of a request: it ends
-//! when there are as many bytes as the client wants at least, or when its time is over.
+//! when there are as many bytes as the client wants at least, or when its time is over. A client that can be told of another
+//! leader is sent there for what no copy on this node has for ever.
 
 use std::time::Duration;
 
@@ -14,13 +15,18 @@ use super::answer::Outcome;
 use super::context::Context;
 use super::fetched::Fetched;
 use super::frame::Header;
+use super::leaders::{self, Place};
 use super::{epochs, errors, fetch_answer};
+use crate::cluster::routing::{is_open, segment_at};
+use crate::cluster::segment::log_id;
 use crate::edge::{Operation, Resource, is_allowed};
 use crate::node::error::Error;
 use crate::node::names::PartitionRef;
 use crate::node::patience;
 use crate::reading::reader::{ReadOptions, ReadPage};
 
+/// First version whose answers have a place for the leader.
+const TOLD_SINCE: i16 = 12;
 /// Limit on the bytes of one answer, whatever was asked for (Kafka's `fetch.max.bytes` of brokers).
 const BYTES_MAX: usize = 55 << 20;
 /// Partitions of one request that are looked at together at first.
@@ -43,7 +49,9 @@ pub(super) async fn outcome(context: &Context, header: Header, request: FetchReq
         wanted.extend(topic.partitions.iter().map(|asked| Wanted::new(context, &topic.topic, asked)));
         topics.push((topic.topic, topic.partitions.len()));
     }
-    let mut fetch = Fetch { context, bytes_max, bytes: 0, found: Vec::with_capacity(wanted.len()) };
+    let may_tell = header.version >= TOLD_SINCE;
+    let found = Vec::with_capacity(wanted.len());
+    let mut fetch = Fetch { context, may_tell, bytes_max, bytes: 0, found };
     fetch.look(&mut wanted).await;
     if fetch.bytes < bytes_min && fetch.found.iter().all(|found| found.error.is_none()) {
         fetch.wait(&mut wanted, bytes_min, until).await;
@@ -95,6 +103,8 @@ type Read = Result<ReadPage, (ResponseError, Option<Error>)>;
 
 struct Fetch<'a> {
     context: &'a Context,
+    /// Whether the client can be told of another leader.
+    may_tell: bool,
     /// Limit on the bytes of all partitions together.
     bytes_max: usize,
     /// Bytes that were found so far.
@@ -106,9 +116,12 @@ impl Fetch<'_> {
     /// Looks what is there now, partition by partition in the order of the request.
     async fn look(&mut self, wanted: &mut [Wanted]) {
         let context = self.context;
-        let bytes_max = self.bytes_max;
+        let (bytes_max, may_tell) = (self.bytes_max, self.may_tell);
         let looks = wanted.iter().map(|one| async move {
             epochs_checked(context, one).await?;
+            if may_tell && belongs_elsewhere(context, one) {
+                return Err((ResponseError::NotLeaderOrFollower, None));
+            }
             let looked = read(context, one, bytes_max, Duration::ZERO);
             let nothing_yet = || Err((ResponseError::NotLeaderOrFollower, None));
             timeout(patience::FETCH_LOOK, looked).await.unwrap_or_else(|_| nothing_yet())
@@ -159,6 +172,9 @@ impl Fetch<'_> {
                     return; // what was found before is worth an answer, and the error comes again
                 }
                 found.error = Some(code);
+                if self.may_tell && comes_of_not_knowing(code) {
+                    found.leader = one.place.as_ref().ok().and_then(|place| leaders::current(context, place));
+                }
                 if let Some(Error::OffsetOutOfRange { start, end, .. }) = error {
                     (found.log_start, found.high_watermark) = (start.cast_signed(), end.cast_signed());
                 }
@@ -181,6 +197,26 @@ impl Fetch<'_> {
         found.high_watermark = found.high_watermark.max(reached.cast_signed());
         found.log_start = page.log_start.cast_signed();
     }
+}
+
+/// Whether a client that asks for this learns something by being told who leads.
+fn comes_of_not_knowing(code: ResponseError) -> bool {
+    matches!(code, ResponseError::NotLeaderOrFollower | ResponseError::FencedLeaderEpoch)
+}
+
+/// Whether the client is to ask the leader, which is another node, for this offset: its segment may grow, or this node has no
+/// whole copy of it.
+fn belongs_elsewhere(context: &Context, one: &Wanted) -> bool {
+    let (Ok(place), Ok(offset)) = (&one.place, one.offset) else { return false };
+    let is_here = {
+        let routing = context.broker.cluster().routing();
+        let Ok((_, partition)) = routing.partition(place) else { return false };
+        // What lies before the first segment is out of range, which any node can say.
+        let Some(segment) = segment_at(partition, offset) else { return false };
+        let bucket = context.broker.bucket();
+        !is_open(segment) && bucket.log(log_id(&segment.descriptor)).is_some_and(|log| log.is_sealed())
+    };
+    !is_here && matches!(leaders::place_of(context, place), Place::At(_))
 }
 
 async fn epochs_checked(context: &Context, one: &Wanted) -> Result<(), (ResponseError, Option<Error>)> {

@@ -84,8 +84,22 @@ impl Writer {
                 self.pieces.push(piece.clone());
             }
         }
-        self.end_of_struct();
+        match found.leader {
+            Some((node, epoch)) if self.is_flexible() => self.leader(node, epoch),
+            _ => self.end_of_struct(),
+        }
         Ok(())
+    }
+
+    /// The end of a partition's fields, with one more that is tagged: the leader and its epoch.
+    fn leader(&mut self, node: u32, epoch: i32) {
+        const CURRENT_LEADER: u8 = 1;
+        self.own.put_u8(1);
+        self.own.put_u8(CURRENT_LEADER);
+        self.own.put_u8(4 + 4 + 1); // bytes of the field
+        self.own.put_i32(i32::try_from(node).unwrap_or(i32::MAX));
+        self.own.put_i32(epoch);
+        self.end_of_struct();
     }
 
     fn text(&mut self, text: &str) -> Result<()> {
@@ -159,6 +173,7 @@ mod tests {
                 found.bytes = sizes.iter().sum();
                 found.high_watermark = 9;
                 found.error = (index == 1).then_some(ResponseError::OffsetOutOfRange);
+                found.leader = (index == 2).then_some((3, 300));
                 found
             };
             let name = TopicName(StrBytes::from_static_str("topic"));
@@ -180,6 +195,9 @@ mod tests {
                 prop_assert_eq!((row.high_watermark, row.last_stable_offset), (9, 9));
                 prop_assert_eq!(row.aborted_transactions.is_some(), lists_aborted);
                 prop_assert_eq!(row.preferred_read_replica.0, -1);
+                let told = (row.current_leader.leader_id.0, row.current_leader.leader_epoch);
+                let is_told = row.partition_index == 2 && version >= 12;
+                prop_assert_eq!(told, if is_told { (3, 300) } else { (-1, -1) });
             }
         }
     }

@@ -13,6 +13,8 @@ pub(super) struct Fetched {
     pub(super) high_watermark: i64,
     /// First offset that is there; -1 where it is not known.
     pub(super) log_start: i64,
+    /// The leader and its epoch, where the client is told of them.
+    pub(super) leader: Option<(u32, i32)>,
     /// Batches, each piece one or several.
     pub(super) pieces: Vec<Bytes>,
     pub(super) bytes: usize,
@@ -21,7 +23,15 @@ pub(super) struct Fetched {
 impl Fetched {
     /// A partition in which nothing was found yet.
     pub(super) fn nothing(index: i32) -> Self {
-        Self { index, error: None, high_watermark: -1, log_start: -1, pieces: Vec::new(), bytes: 0 }
+        Self {
+            index,
+            error: None,
+            high_watermark: -1,
+            log_start: -1,
+            leader: None,
+            pieces: Vec::new(),
+            bytes: 0,
+        }
     }
 
     /// Takes as many of these batches as fit into `bytes_max`, and of those that are the answer's first the first one in any case: it

@@ -1,5 +1,7 @@
 //! Metadata: the brokers, as the clients of this listener reach them, and the topics of its organisation with their leaders.
 
+use std::sync::Arc;
+
 use futures_util::{StreamExt as _, stream};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -8,9 +10,11 @@ use kafka_protocol::messages::metadata_response::{
 };
 use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
-use walrus_metadata::Partition;
+use walrus_metadata::{Metadata, Partition};
+use walrus_model::NodeId;
 
 use super::context::Context;
+use super::leaders::{self, broker_id};
 use super::{creation, epochs, errors};
 use crate::cluster::routing::TopicRoute;
 use crate::edge::{Operation, Resource, is_allowed};
@@ -39,7 +43,7 @@ pub(super) async fn answer(context: &Context, version: i16, request: MetadataReq
     MetadataResponse::default()
         .with_brokers(Brokers::of(context).rows())
         .with_cluster_id(Some(cluster_id))
-        .with_controller_id(BrokerId(broker_id(cluster.node_id())))
+        .with_controller_id(broker_id(cluster.node_id()))
         .with_topics(topics)
 }
 
@@ -109,7 +113,7 @@ async fn find_or_create(context: &Context, name: &str, may_create: bool) -> Resu
     Ok(path)
 }
 
-fn topic_row(brokers: &Brokers, route: &TopicRoute) -> MetadataResponseTopic {
+fn topic_row(brokers: &Brokers<'_>, route: &TopicRoute) -> MetadataResponseTopic {
     let name = TopicName(StrBytes::from_string(route.topic.name.clone()));
     let partitions = route.topic.partitions.iter().map(|partition| brokers.partition_row(partition));
     MetadataResponseTopic::default()
@@ -120,109 +124,72 @@ fn topic_row(brokers: &Brokers, route: &TopicRoute) -> MetadataResponseTopic {
 }
 
 /// The nodes that clients of one listener can reach.
-pub(super) struct Brokers {
-    /// By id: host and port.
-    nodes: Vec<(u32, (String, u16))>,
-    /// Those whose leases have not lapsed, reachable or not.
-    alive: Vec<u32>,
-    /// The node that answers.
-    me: u32,
+pub(super) struct Brokers<'a> {
+    context: &'a Context,
+    metadata: Arc<Metadata>,
+    /// The nodes whose leases have not lapsed, and this one.
+    alive: Vec<NodeId>,
 }
 
-impl Brokers {
-    pub(super) fn of(context: &Context) -> Self {
-        let (cluster, listener) = (context.broker.cluster(), &context.listener);
-        let (me, routing) = (cluster.node_id(), cluster.routing());
-        let alive: Vec<u32> =
-            cluster.present(&routing.metadata).alive.into_iter().map(|node| node.0).collect();
-        let mut nodes = Vec::new();
-        for node in routing.metadata.nodes.values() {
-            let told = node.kafka_address_of(&listener.name, listener.principal.org.as_str());
+impl<'a> Brokers<'a> {
+    pub(super) fn of(context: &'a Context) -> Self {
+        let cluster = context.broker.cluster();
+        Self { context, metadata: cluster.routing().metadata.clone(), alive: leaders::alive(cluster) }
+    }
+
+    /// Those that are alive, with their hosts and ports.
+    pub(super) fn addresses(&self) -> Vec<(BrokerId, String, u16)> {
+        let listener = &self.context.listener;
+        let me = NodeId(self.context.broker.cluster().node_id());
+        let told = |node: NodeId| {
+            let told = leaders::address_of(&self.metadata, listener, node);
             // This node answers, whatever the metadata say; they may not have heard of its listener yet.
-            let told = told.or((node.id.0 == me).then_some(listener.told.as_str()));
-            let is_there = node.id.0 == me || alive.contains(&node.id.0);
-            nodes.extend(told.filter(|_| is_there).and_then(parse_address).map(|told| (node.id.0, told)));
+            told.or_else(|| (node == me).then(|| leaders::parse_address(&listener.told)).flatten())
+        };
+        let mut nodes: Vec<NodeId> =
+            self.metadata.nodes.keys().filter(|node| self.alive.contains(node)).copied().collect();
+        if !nodes.contains(&me) {
+            nodes.push(me);
         }
-        if nodes.iter().all(|(id, _)| *id != me) {
-            nodes.extend(parse_address(&listener.told).map(|told| (me, told)));
-        }
-        Self { nodes, alive, me }
+        let address = |node: NodeId| told(node).map(|(host, port)| (broker_id(node.0), host, port));
+        nodes.into_iter().filter_map(address).collect()
     }
 
-    /// A node with its host and port.
-    pub(super) fn address(self, node: u32) -> Option<(BrokerId, String, u16)> {
-        let (_, (host, port)) = self.nodes.into_iter().find(|(id, _)| *id == node)?;
-        Some((BrokerId(broker_id(node)), host, port))
+    /// One that is alive, with its host and port.
+    pub(super) fn address(&self, node: u32) -> Option<(BrokerId, String, u16)> {
+        self.addresses().into_iter().find(|(id, ..)| *id == broker_id(node))
     }
 
-    /// All of them.
-    pub(super) fn addresses(self) -> Vec<(BrokerId, String, u16)> {
-        self.nodes.into_iter().map(|(id, (host, port))| (Self::id(id), host, port)).collect()
-    }
-
-    /// A node's id, as Kafka's clients know it.
-    pub(super) fn id(node: u32) -> BrokerId {
-        BrokerId(broker_id(node))
-    }
-
-    fn rows(self) -> Vec<MetadataResponseBroker> {
-        let row = |(id, (host, port)): (u32, (String, u16))| {
-            let row = MetadataResponseBroker::default().with_node_id(BrokerId(broker_id(id)));
+    fn rows(&self) -> Vec<MetadataResponseBroker> {
+        let row = |(id, host, port): (BrokerId, String, u16)| {
+            let row = MetadataResponseBroker::default().with_node_id(id);
             row.with_host(StrBytes::from_string(host)).with_port(port.into())
         };
-        self.nodes.into_iter().map(row).collect()
+        self.addresses().into_iter().map(row).collect()
     }
 
-    /// A partition with its leader. A leader that clients of this listener do not reach is told to be the node that answers, which
-    /// sends on what it gets.
+    /// A partition with the leader that the clients of this listener are told.
     fn partition_row(&self, partition: &Partition) -> MetadataResponsePartition {
         let index = i32::try_from(partition.index).unwrap_or(i32::MAX);
         let row = MetadataResponsePartition::default().with_partition_index(index);
         let row = row.with_leader_epoch(epochs::told(partition));
-        let Some(last) = partition.segments.last() else {
-            return row
-                .with_leader_id(BrokerId(-1))
-                .with_error_code(ResponseError::LeaderNotAvailable.code());
+        let without_leader = |row: MetadataResponsePartition| {
+            row.with_leader_id(BrokerId(-1)).with_error_code(ResponseError::LeaderNotAvailable.code())
         };
-        let (leader, replicas) = (last.descriptor.leader.node.0, &last.descriptor.replicas);
-        let ids = |is_wanted: &dyn Fn(u32) -> bool| -> Vec<BrokerId> {
-            let wanted = replicas.iter().map(|replica| replica.node.0).filter(|node| is_wanted(*node));
-            wanted.map(|node| BrokerId(broker_id(node))).collect()
+        let Some(last) = partition.segments.last() else { return without_leader(row) };
+        let (leader, replicas) = (last.descriptor.leader.node, &last.descriptor.replicas);
+        let ids = |is_wanted: &dyn Fn(NodeId) -> bool| -> Vec<BrokerId> {
+            let wanted = replicas.iter().map(|replica| replica.node).filter(|node| is_wanted(*node));
+            wanted.map(|node| broker_id(node.0)).collect()
         };
-        let is_alive = |node: u32| node == self.me || self.alive.contains(&node);
+        let is_alive = |node: NodeId| self.alive.contains(&node);
         let row = row
             .with_replica_nodes(ids(&|_| true))
             .with_isr_nodes(ids(&is_alive))
             .with_offline_replicas(ids(&|node| !is_alive(node)));
-        if !is_alive(leader) {
-            return row
-                .with_leader_id(BrokerId(-1))
-                .with_error_code(ResponseError::LeaderNotAvailable.code());
+        match leaders::told_node(&self.metadata, &self.context.listener, &last.descriptor) {
+            Some(told) if is_alive(told) && is_alive(leader) => row.with_leader_id(broker_id(told.0)),
+            _ => without_leader(row),
         }
-        let is_reached = self.nodes.iter().any(|(id, _)| *id == leader);
-        row.with_leader_id(BrokerId(broker_id(if is_reached { leader } else { self.me })))
-    }
-}
-
-fn broker_id(node: u32) -> i32 {
-    i32::try_from(node).unwrap_or(i32::MAX)
-}
-
-/// Host and port of an address; the brackets around one of IPv6 are not part of it.
-fn parse_address(address: &str) -> Option<(String, u16)> {
-    let (host, port) = address.rsplit_once(':')?;
-    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    Some((bare.to_owned(), port.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_told_without_brackets() {
-        assert_eq!(parse_address("[::1]:9092"), Some(("::1".to_owned(), 9092)));
-        assert_eq!(parse_address("walrus-0.walrus:31092"), Some(("walrus-0.walrus".to_owned(), 31_092)));
-        assert_eq!(parse_address("walrus-0"), None);
     }
 }

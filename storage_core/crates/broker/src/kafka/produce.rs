@@ -1,6 +1,8 @@
 //! Produce: batches are appended as they were sent, on whichever node leads; the request is answered when they are durable on as
-//! many disks as their topic asks, whether it says `acks=1` or `acks=all`. With `acks=0` nothing is answered.
+//! many disks as their topic asks, whether it says `acks=1` or `acks=all`. With `acks=0` nothing is answered. Clients that can be
+//! told of another leader are, where that costs them nothing that is under way.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +10,7 @@ use futures_util::future::join_all;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{
-    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use kafka_protocol::protocol::StrBytes;
@@ -18,24 +20,40 @@ use super::answer::Outcome;
 use super::context::Context;
 use super::errors;
 use super::frame::Header;
+use super::leaders::{self, Place, ToldLeader, broker_id};
+use super::telling::{Telling, UnderWay};
 use super::validation::{self, Checked, Refusal};
 use crate::edge::{Operation, Resource, is_allowed};
 use crate::node::error::Error;
+use crate::node::locks::Lock;
 use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::patience;
 use crate::partition::ack::AppendAck;
 use crate::reading::reader::ReadOptions;
 
+/// First version whose answers have a place for the leader (KIP-951).
+const TOLD_SINCE: i16 = 10;
+
 /// Answers a request. What is appended has its place in the order of its partition once this was polled for the first time.
-pub(super) async fn outcome(context: &Context, header: Header, request: ProduceRequest) -> Outcome {
+pub(super) async fn outcome(
+    context: &Context,
+    telling: &Telling,
+    header: Header,
+    request: ProduceRequest,
+) -> Outcome {
     let acks = request.acks;
     let refused = refusal_of_all(&request);
     let wait = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    let call = Call { context, version: header.version, wait: wait.min(patience::PRODUCE_MAX), refused };
+    // Nobody can be told anything with acks=0.
+    let telling = Some(telling).filter(|_| header.version >= TOLD_SINCE && acks != 0);
+    let wait = wait.min(patience::PRODUCE_MAX);
+    let call = Call { context, telling, version: header.version, wait, refused, leaders: Lock::default() };
     let topics = request.topic_data.into_iter().map(|topic| call.topic(topic));
     let responses = join_all(topics).await;
     if acks != 0 {
-        return Outcome::of(header, &ProduceResponse::default().with_responses(responses));
+        let leaders = std::mem::take(&mut *call.leaders.lock()).into_values().map(endpoint).collect();
+        let response = ProduceResponse::default().with_responses(responses);
+        return Outcome::of(header, &response.with_node_endpoints(leaders));
     }
     let mut partitions = responses.iter().flat_map(|topic| &topic.partition_responses);
     partitions.find(|answer| answer.error_code != 0).map_or(Outcome::Silent, |answer| Outcome::Closed {
@@ -57,6 +75,13 @@ fn refusal_of_all(request: &ProduceRequest) -> Option<Refusal> {
     None
 }
 
+fn endpoint(leader: ToldLeader) -> NodeEndpoint {
+    NodeEndpoint::default()
+        .with_node_id(broker_id(leader.node))
+        .with_host(StrBytes::from_string(leader.host))
+        .with_port(leader.port.into())
+}
+
 /// A batch that is durable and readable.
 struct Appended {
     base_offset: u64,
@@ -67,10 +92,14 @@ struct Appended {
 
 struct Call<'a> {
     context: &'a Context,
+    /// What the connection's client was told of leaders; `None` if it cannot be told.
+    telling: Option<&'a Telling>,
     version: i16,
     /// Longest wait for an append.
     wait: Duration,
     refused: Option<Refusal>,
+    /// The leaders that the client is told, by their nodes.
+    leaders: Lock<BTreeMap<u32, ToldLeader>>,
 }
 
 impl Call<'_> {
@@ -106,14 +135,20 @@ impl Call<'_> {
                 .with_base_offset(base_offset.cast_signed())
                 .with_log_append_time_ms(append_time_ms.unwrap_or(-1))
                 .with_log_start_offset(log_start.cast_signed()),
-            Err(Refusal { code, message, record }) => {
+            Err(Refusal { code, message, record, leader }) => {
                 let error = |record: u32| {
                     BatchIndexAndErrorMessage::default()
                         .with_batch_index(record.cast_signed())
                         .with_batch_index_error_message(Some(StrBytes::from_string(message.clone())))
                 };
                 let errors = record.into_iter().map(error).collect();
+                let told = leader.as_ref().map_or_else(LeaderIdAndEpoch::default, |leader| {
+                    let told = LeaderIdAndEpoch::default().with_leader_id(broker_id(leader.node));
+                    told.with_leader_epoch(leader.epoch)
+                });
+                self.leaders.lock().extend(leader.map(|leader| (leader.node, leader)));
                 response
+                    .with_current_leader(told)
                     .with_error_code(code.code())
                     .with_base_offset(-1)
                     .with_record_errors(errors)
@@ -139,6 +174,7 @@ impl Call<'_> {
         };
         let records: Bytes = data.records.unwrap_or_default();
         let Checked { batch, seen, corrected } = validation::check(&records, self.version, needs_keys(&to))?;
+        let _under_way = self.take(&to)?;
         let appended = match corrected {
             None => broker.append_walked(&to, records.clone(), (&batch, &seen), self.wait).await,
             Some(bytes) => {
@@ -152,6 +188,27 @@ impl Call<'_> {
         let routing = broker.cluster().routing();
         let log_start = routing.partition(&to).map_or(0, |(_, partition)| partition.log_start().0);
         Ok(Appended { base_offset: ack.base_offset, append_time_ms, log_start })
+    }
+
+    /// Notes that an append is under way, or sends the client to the node that leads.
+    fn take(&self, to: &PartitionRef) -> Result<Option<UnderWay<'_>>, Refusal> {
+        let Some(telling) = self.telling else { return Ok(None) };
+        let topic = {
+            let routing = self.context.broker.cluster().routing();
+            let Ok((route, _)) = routing.partition(to) else { return Ok(None) };
+            route.topic.id
+        };
+        let leader = match leaders::place_of(self.context, to) {
+            Place::At(leader) => Some(leader),
+            Place::Here => None,
+        };
+        telling.take((topic, to.partition), leader.is_some()).map(Some).ok_or_else(|| {
+            let who = leader
+                .as_ref()
+                .map_or("another node led".to_owned(), |leader| format!("node {} leads", leader.node));
+            let message = format!("{who} this partition: send it there");
+            Refusal { leader, ..Refusal::new(ResponseError::NotLeaderOrFollower, message) }
+        })
     }
 
     /// The time that the leader gave the batch, if its topic wants that. A batch that was there before has the time of then.

@@ -17,6 +17,7 @@ use super::context::Context;
 use super::dispatch;
 use super::frame::{self, BadFrame};
 use super::request::{self, Request};
+use super::telling::Telling;
 use super::window::{Outbox, Window};
 use crate::edge::Pace;
 use crate::node::budget::{Held, Purpose};
@@ -37,10 +38,12 @@ pub(super) async fn run(stream: TcpStream, from: SocketAddr, context: &Context, 
     let _ = stream.set_nodelay(true); // only a delay is lost
     let held = context.broker.cluster().share(Purpose::Appends).hold(0);
     let input = Input { bytes: BytesMut::new(), held, is_closed: false, began: None };
+    let telling = Telling::default();
     let mut session = Session {
         stream,
         from: from.ip(),
         context,
+        telling: &telling,
         pace,
         input,
         window: Window::new(),
@@ -79,6 +82,7 @@ struct Session<'a> {
     /// Where the client is.
     from: IpAddr,
     context: &'a Context,
+    telling: &'a Telling,
     pace: Pace,
     input: Input,
     window: Window<'a>,
@@ -199,7 +203,8 @@ impl Session<'_> {
             let memory = if is_append { bytes } else { bytes.saturating_mul(DECODED_RATIO) };
             let held = self.context.broker.cluster().share(Purpose::Appends).hold(memory);
             self.input.held.set(self.input.bytes.len());
-            self.window.begin(dispatch::begin(self.context, self.from, header, request), held, is_append);
+            let answering = dispatch::begin(self.context, self.telling, self.from, header, request);
+            self.window.begin(answering, held, is_append);
         }
     }
 

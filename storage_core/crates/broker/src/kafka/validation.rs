@@ -5,6 +5,7 @@ use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use walrus_log::batch::{Batch, BatchError, BatchHeader, RecordsSeen};
 
+use super::leaders::ToldLeader;
 use crate::partition::walking::walk;
 
 /// The codec that clients may use from this version of Produce on.
@@ -18,11 +19,13 @@ pub(crate) struct Refusal {
     pub(super) message: String,
     /// Place in the batch of the record that is to blame, if one is.
     pub(super) record: Option<u32>,
+    /// The leader to which the client is sent instead, if it is.
+    pub(super) leader: Option<ToldLeader>,
 }
 
 impl Refusal {
     pub(super) fn new(code: ResponseError, message: impl ToString) -> Self {
-        Self { code, message: message.to_string(), record: None }
+        Self { code, message: message.to_string(), record: None, leader: None }
     }
 
     fn invalid(message: impl ToString) -> Self {

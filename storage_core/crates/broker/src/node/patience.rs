@@ -32,6 +32,9 @@ pub(crate) const STEP_RETRY: Duration = ms(50);
 pub(crate) const NEWS_LOOK: Duration = ms(50);
 /// A request of a client that names a leader's epoch waits so long for the metadata that name it, too.
 pub(crate) const EPOCH_NEWS: Duration = s(1);
+/// A producer that was told of another leader is told so for as long still when the leader is this node again: what it had sent
+/// before it read the answer has arrived by then.
+pub(crate) const TOLD_LINGERS: Duration = ms(500);
 /// A message of a peer waits so long for the metadata that the peer acted on.
 pub(crate) const MESSAGE_NEWS: Duration = s(1);
 /// The frames of one connection wait so long for the metadata that their sender knew.

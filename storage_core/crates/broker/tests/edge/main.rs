@@ -14,6 +14,7 @@ mod kafka_client;
 mod kafka_fetch;
 mod kafka_groups;
 mod kafka_handshake;
+mod kafka_leaders;
 mod kafka_member;
 mod kafka_produce;
 mod limits;

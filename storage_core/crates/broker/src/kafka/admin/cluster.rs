@@ -13,6 +13,7 @@ use kafka_protocol::protocol::StrBytes;
 use super::{described::text, topic};
 use crate::edge::{Operation, Resource, is_allowed};
 use crate::kafka::context::Context;
+use crate::kafka::leaders::broker_id;
 use crate::kafka::metadata::Brokers;
 
 /// The kind of endpoints that clients reach; the other one is that of Kafka's controllers.
@@ -45,7 +46,7 @@ pub(in crate::kafka) fn describe_cluster(
     response
         .clone()
         .with_cluster_id(text(cluster.config().cluster_id.to_string()))
-        .with_controller_id(Brokers::id(cluster.node_id()))
+        .with_controller_id(broker_id(cluster.node_id()))
         .with_brokers(brokers.collect())
 }
 

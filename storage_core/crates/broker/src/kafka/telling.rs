@@ -1,0 +1,144 @@
+//! What a producer is told when the leader of a partition is another node. Its appends that are under way on a connection are
+//! forwarded, and so are those behind them: they were sent before it could know. When none is under way it is told, and from
+//! then on every time: what it had sent behind would overtake what it sends again elsewhere.
+
+use std::collections::HashMap;
+
+use tokio::time::Instant;
+use walrus_model::TopicId;
+
+use crate::node::locks::Lock;
+use crate::node::patience;
+
+/// A partition of a topic.
+type Key = (TopicId, u32);
+
+/// The appends of one connection, by partition, and where its client was sent elsewhere.
+#[derive(Default)]
+pub(super) struct Telling {
+    partitions: Lock<HashMap<Key, State>>,
+}
+
+/// What became of the appends to one partition on one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    under_way: usize,
+    /// When the client was last told of another node.
+    told: Option<Instant>,
+}
+
+/// An append that is under way on a connection, until this is dropped.
+pub(super) struct UnderWay<'a> {
+    telling: &'a Telling,
+    key: Key,
+}
+
+impl Telling {
+    /// Takes an append, or answers `None` if its client is to be told that it belongs elsewhere. `is_elsewhere` says whether
+    /// another node leads that the client could go to.
+    pub(super) fn take(&self, key: Key, is_elsewhere: bool) -> Option<UnderWay<'_>> {
+        let mut partitions = self.partitions.lock();
+        let state = partitions.entry(key).or_default();
+        if state.tells(is_elsewhere, Instant::now()) {
+            return None;
+        }
+        state.under_way += 1;
+        Some(UnderWay { telling: self, key })
+    }
+}
+
+impl State {
+    /// Whether the client is told that an append belongs elsewhere.
+    fn tells(&mut self, is_elsewhere: bool, now: Instant) -> bool {
+        // Where the leader is this node again, what was sent behind the append that was refused may still be coming.
+        let lingers = |at: Instant| now.saturating_duration_since(at) < patience::TOLD_LINGERS;
+        let tells = match self.told {
+            Some(at) => is_elsewhere || lingers(at),
+            None => is_elsewhere && self.under_way == 0,
+        };
+        self.told = if tells && is_elsewhere { Some(now) } else { self.told.filter(|_| tells) };
+        tells
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut partitions = self.telling.partitions.lock();
+        if let Some(state) = partitions.get_mut(&self.key) {
+            state.under_way -= 1;
+            if *state == State::default() {
+                partitions.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What happens to the appends of one connection to one partition.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Append,
+        Answer,
+        Leads { elsewhere: bool },
+        Passes { ms: u64 },
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            4 => Just(Event::Append),
+            3 => Just(Event::Answer),
+            2 => any::<bool>().prop_map(|elsewhere| Event::Leads { elsewhere }),
+            1 => (0u64..2_000).prop_map(|ms| Event::Passes { ms }),
+        ]
+    }
+
+    proptest! {
+        /// An append that was refused while the next one was taken would be overtaken by it.
+        #[test]
+        fn nothing_overtakes_what_was_refused_and_nothing_is_refused_behind_what_is_under_way(
+            events in proptest::collection::vec(event(), 0..60),
+        ) {
+            let mut state = State::default();
+            let (mut now, mut elsewhere) = (Instant::now(), false);
+            let mut refused_at: Option<Instant> = None;
+            for event in events {
+                match event {
+                    Event::Leads { elsewhere: other } => elsewhere = other,
+                    Event::Passes { ms } => now += Duration::from_millis(ms),
+                    Event::Answer => state.under_way = state.under_way.saturating_sub(1),
+                    Event::Append => {
+                        let is_told = state.tells(elsewhere, now);
+                        let is_behind_refused = refused_at.is_some();
+                        if is_told {
+                            prop_assert!(is_behind_refused || (elsewhere && state.under_way == 0));
+                            if elsewhere { refused_at = Some(now); }
+                        } else {
+                            let lingered = refused_at.is_none_or(|at| now - at >= patience::TOLD_LINGERS);
+                            prop_assert!(lingered && (!is_behind_refused || !elsewhere));
+                            refused_at = None;
+                            state.under_way += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_partition_that_nothing_is_under_way_in_takes_no_memory() {
+        let telling = Telling::default();
+        let key = (TopicId::from_u128(1), 0);
+        let (first, second) = (telling.take(key, false), telling.take(key, true));
+        assert!(first.is_some() && second.is_some(), "the second one is behind the first");
+        drop((first, second));
+        assert!(telling.partitions.lock().is_empty());
+        assert!(telling.take(key, true).is_none());
+    }
+}
