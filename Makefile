@@ -11,7 +11,7 @@ SEED ?= 0
 STATES ?= 2200000
 PYSPARK ?= 4.2.1
 .PHONY: model bugs damage simulate fuzz miri
-.PHONY: help setup run test test-rust test-python test-spark images e2e check fmt bench chaos proto golden charts clean
+.PHONY: help setup run test test-rust test-python test-spark images e2e check fmt bench chaos compat proto golden charts clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -87,6 +87,10 @@ fmt: setup ## Formats the code
 
 bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|sizes|cluster|topics|scale|spark
 	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
+
+compat: ## Clients of Kafka, unmodified, feature by feature: a table, and docs/compatibility.md (QUICK=1: what CI runs, without the page)
+	@tools/setup compat
+	$(ENV); uv run --frozen --no-sync python -m walrus_compat $(if $(QUICK),--quick)
 
 chaos: ## Faults on a cluster of real nodes, as root: make chaos DURATION=60 SEED=1 (without SEED: new ones), SCENARIO=kills
 	@tools/setup chaos

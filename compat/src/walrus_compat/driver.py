@@ -1,0 +1,108 @@
+"""A driver at work: a process that is told what to do by its arguments, and tells what happens line by line."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from walrus_compat.clients import Client
+
+Event = dict[str, Any]
+
+
+class DriverError(Exception):
+    """A driver did not do what it was told, in the time that it had."""
+
+
+class Driver:
+    """One run of a driver, which ends when its standard input does. What it tells is in `events`, with the time."""
+
+    def __init__(self, client: Client, command: str, *, errors: Path, **spec: object) -> None:
+        self.name = f"{client.name} {command}"
+        self.events: list[Event] = []
+        self._changed = threading.Condition()
+        self._errors = errors.open("ab")
+        self._process = subprocess.Popen(  # noqa: S603 - the arguments are our own
+            [*client.command, command, *(f"{key.rstrip('_')}={value}" for key, value in spec.items())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, **client.environment},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._errors.close()
+
+    def wait(self, what: str, is_so: Callable[[list[Event]], bool], timeout_s: float) -> None:
+        """Wait until what it told so far is enough."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not is_so(self.events):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or (self._is_over() and not is_so(self.events)):
+                    last = self.events[-3:]
+                    raise DriverError(
+                        f"{self.name}: {what}: not within {timeout_s:g} s; the last of what it told: {last}"
+                    )
+                self._changed.wait(min(left_s, 0.5))
+
+    def wait_ready(self, timeout_s: float = 60) -> None:
+        """Wait until a reader has its place."""
+        self.wait("ready", lambda events: any("ready" in event for event in events), timeout_s)
+
+    def stop(self) -> None:
+        """Tell it to end what it does."""
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.close()
+
+    def finish(self, timeout_s: float = 60) -> list[Event]:
+        """Let it end, and return all that it told."""
+        self.wait("its end", lambda events: any("done" in event for event in events), timeout_s)
+        return self.events
+
+    def _is_over(self) -> bool:
+        return not self._reader.is_alive()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "it was asked for"
+        for line in self._process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = {"error": f"not a line of a driver: {line!r}"}
+            event["at"] = time.monotonic()
+            with self._changed:
+                self.events.append(event)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+
+def acked(events: list[Event]) -> dict[int, int]:
+    """The offsets of the records that were acknowledged, by number."""
+    return {event["acked"]: event["offset"] for event in events if "acked" in event}
+
+
+def read(events: list[Event]) -> list[Event]:
+    """The records that were read."""
+    return [event for event in events if "read" in event]
+
+
+def problems(events: list[Event]) -> list[str]:
+    """What the application was told of failures, each text once, in order."""
+    return list(dict.fromkeys(event["error"] for event in events if "error" in event))
