@@ -21,7 +21,7 @@ use super::context::Context;
 use super::errors;
 use super::frame::Header;
 use super::leaders::{self, Place, ToldLeader, broker_id};
-use super::telling::{Telling, UnderWay};
+use super::telling::{Lead, Telling, UnderWay};
 use super::validation::{self, Checked, Refusal};
 use crate::edge::{Operation, Resource, is_allowed};
 use crate::node::error::Error;
@@ -202,7 +202,12 @@ impl Call<'_> {
             Place::At(leader) => Some(leader),
             Place::Here => None,
         };
-        telling.take((topic, to.partition), leader.is_some()).map(Some).ok_or_else(|| {
+        let lead = match &leader {
+            None => Lead::Here,
+            Some(_) if self.context.broker.cluster().leaves() => Lead::ElsewhereForGood,
+            Some(_) => Lead::Elsewhere,
+        };
+        telling.take((topic, to.partition), lead).map(Some).ok_or_else(|| {
             let who = leader
                 .as_ref()
                 .map_or("another node led".to_owned(), |leader| format!("node {} leads", leader.node));

@@ -1,6 +1,7 @@
 //! What a producer is told when the leader of a partition is another node. Its appends that are under way on a connection are
 //! forwarded, and so are those behind them: they were sent before it could know. When none is under way it is told, and from
-//! then on every time: what it had sent behind would overtake what it sends again elsewhere.
+//! then on every time: what it had sent behind would overtake what it sends again elsewhere. A node that is about to stop tells
+//! those that are never idle, too, behind what is under way: else the end of the connection is all that they hear.
 
 use std::collections::HashMap;
 
@@ -19,6 +20,17 @@ pub(super) struct Telling {
     partitions: Lock<HashMap<Key, State>>,
 }
 
+/// Where a partition is led, from the point of view of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// It is led here, or nobody knows where else.
+    Here,
+    /// Another node leads, to which the client could go.
+    Elsewhere,
+    /// Another node leads, and this one is about to stop.
+    ElsewhereForGood,
+}
+
 /// What became of the appends to one partition on one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
@@ -34,12 +46,11 @@ pub(super) struct UnderWay<'a> {
 }
 
 impl Telling {
-    /// Takes an append, or answers `None` if its client is to be told that it belongs elsewhere. `is_elsewhere` says whether
-    /// another node leads that the client could go to.
-    pub(super) fn take(&self, key: Key, is_elsewhere: bool) -> Option<UnderWay<'_>> {
+    /// Takes an append, or answers `None` if its client is to be told that it belongs elsewhere.
+    pub(super) fn take(&self, key: Key, lead: Lead) -> Option<UnderWay<'_>> {
         let mut partitions = self.partitions.lock();
         let state = partitions.entry(key).or_default();
-        if state.tells(is_elsewhere, Instant::now()) {
+        if state.tells(lead, Instant::now()) {
             return None;
         }
         state.under_way += 1;
@@ -49,12 +60,13 @@ impl Telling {
 
 impl State {
     /// Whether the client is told that an append belongs elsewhere.
-    fn tells(&mut self, is_elsewhere: bool, now: Instant) -> bool {
+    fn tells(&mut self, lead: Lead, now: Instant) -> bool {
+        let is_elsewhere = lead != Lead::Here;
         // Where the leader is this node again, what was sent behind the append that was refused may still be coming.
         let lingers = |at: Instant| now.saturating_duration_since(at) < patience::TOLD_LINGERS;
         let tells = match self.told {
             Some(at) => is_elsewhere || lingers(at),
-            None => is_elsewhere && self.under_way == 0,
+            None => lead == Lead::ElsewhereForGood || (is_elsewhere && self.under_way == 0),
         };
         self.told = if tells && is_elsewhere { Some(now) } else { self.told.filter(|_| tells) };
         tells
@@ -86,7 +98,7 @@ mod tests {
     enum Event {
         Append,
         Answer,
-        Leads { elsewhere: bool },
+        Leads(Lead),
         Passes { ms: u64 },
     }
 
@@ -94,7 +106,8 @@ mod tests {
         prop_oneof![
             4 => Just(Event::Append),
             3 => Just(Event::Answer),
-            2 => any::<bool>().prop_map(|elsewhere| Event::Leads { elsewhere }),
+            2 => prop_oneof![Just(Lead::Here), Just(Lead::Elsewhere), Just(Lead::ElsewhereForGood)]
+                .prop_map(Event::Leads),
             1 => (0u64..2_000).prop_map(|ms| Event::Passes { ms }),
         ]
     }
@@ -106,18 +119,20 @@ mod tests {
             events in proptest::collection::vec(event(), 0..60),
         ) {
             let mut state = State::default();
-            let (mut now, mut elsewhere) = (Instant::now(), false);
+            let (mut now, mut lead) = (Instant::now(), Lead::Here);
             let mut refused_at: Option<Instant> = None;
             for event in events {
                 match event {
-                    Event::Leads { elsewhere: other } => elsewhere = other,
+                    Event::Leads(now) => lead = now,
                     Event::Passes { ms } => now += Duration::from_millis(ms),
                     Event::Answer => state.under_way = state.under_way.saturating_sub(1),
                     Event::Append => {
-                        let is_told = state.tells(elsewhere, now);
+                        let is_told = state.tells(lead, now);
+                        let elsewhere = lead != Lead::Here;
                         let is_behind_refused = refused_at.is_some();
                         if is_told {
-                            prop_assert!(is_behind_refused || (elsewhere && state.under_way == 0));
+                            let may_be_first = lead == Lead::ElsewhereForGood || (elsewhere && state.under_way == 0);
+                            prop_assert!(is_behind_refused || may_be_first);
                             if elsewhere { refused_at = Some(now); }
                         } else {
                             let lingered = refused_at.is_none_or(|at| now - at >= patience::TOLD_LINGERS);
@@ -135,10 +150,10 @@ mod tests {
     fn a_partition_that_nothing_is_under_way_in_takes_no_memory() {
         let telling = Telling::default();
         let key = (TopicId::from_u128(1), 0);
-        let (first, second) = (telling.take(key, false), telling.take(key, true));
+        let (first, second) = (telling.take(key, Lead::Here), telling.take(key, Lead::Elsewhere));
         assert!(first.is_some() && second.is_some(), "the second one is behind the first");
         drop((first, second));
         assert!(telling.partitions.lock().is_empty());
-        assert!(telling.take(key, true).is_none());
+        assert!(telling.take(key, Lead::Elsewhere).is_none());
     }
 }

@@ -21,6 +21,8 @@ use crate::load::Load;
 
 const REPLICATED: Replication = Replication { factor: 3, write_quorum: 2 };
 const NOT_LEADER: i16 = 6;
+/// Appends that a busy producer has under way.
+const AHEAD: i32 = 5;
 
 fn partition() -> PartitionRef {
     PartitionRef::parse("t", 0).unwrap()
@@ -205,6 +207,46 @@ fn a_node_that_stops_forwards_what_is_under_way_and_then_tells_who_leads() {
     assert_ne!(now, leader);
     let refused = produce(&mut new, 10, "late");
     assert_eq!((refused.error_code, refused.current_leader.leader_id.0), (NOT_LEADER, now.cast_signed()));
+}
+
+/// A producer that is never idle heard of a leader's stop only by the end of its connection. franz-go then waits up to five
+/// seconds before it asks who leads.
+#[test]
+fn a_node_that_stops_tells_producers_that_are_never_idle_behind_what_is_under_way() {
+    let cluster = with_topic(3, REPLICATED, &[("walrus.leaders", "sticky")]);
+    let (leader, _) = leader_and_other(&cluster);
+    let (plane, mut client) = (cluster.plane(leader), KafkaClient::connect(&cluster, leader));
+    thread::scope(|scope| {
+        let busy = scope.spawn(move || {
+            send_at_once(&mut client, 0..AHEAD, Some(7));
+            for number in 0.. {
+                let taken = row(client.answer::<ProduceRequest>(10));
+                if taken.error_code == NOT_LEADER {
+                    assert_ne!(taken.current_leader.leader_id.0, leader.cast_signed());
+                    return (client, number, number + AHEAD);
+                }
+                assert_eq!((taken.error_code, taken.base_offset), (0, i64::from(number)));
+                send_at_once(&mut client, number + AHEAD..number + AHEAD + 1, Some(7));
+            }
+            unreachable!("it is told in the end")
+        });
+        plane.hand_over(PATIENCE).unwrap();
+        let (mut client, told, sent) = busy.join().unwrap();
+        for _ in told + 1..sent {
+            assert_eq!(
+                row(client.answer::<ProduceRequest>(10)).error_code,
+                NOT_LEADER,
+                "all behind it are told"
+            );
+        }
+        let (now, _) = leader_and_other(&cluster);
+        let mut client = KafkaClient::connect(&cluster, now);
+        send_at_once(&mut client, told..sent, Some(7));
+        for number in told..sent {
+            let taken = row(client.answer::<ProduceRequest>(10));
+            assert_eq!((taken.error_code, taken.base_offset), (0, i64::from(number)));
+        }
+    });
 }
 
 #[test]
