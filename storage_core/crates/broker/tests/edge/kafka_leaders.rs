@@ -311,6 +311,19 @@ fn told(client: &mut KafkaClient) -> Option<(Uuid, i32, i32)> {
     Some((row.topic_id, partition.leader_id.0, partition.leader_epoch))
 }
 
+#[test]
+fn nobody_is_sent_to_a_leader_that_does_not_answer() {
+    let mut cluster = with_topic(2, Replication::single(), &[]);
+    let (leader, other) = leader_and_other(&cluster);
+    let mut client = KafkaClient::connect(&cluster, other);
+    assert_eq!(produce(&mut client, 10, "told").error_code, NOT_LEADER);
+    cluster.stop_unnoticed(leader);
+    wait_until("the append waits for the next leader", PATIENCE, || {
+        let request = produce_request("t", batch(&["x"], None), -1).with_timeout_ms(100);
+        row(client.ask(10, &request)).error_code != NOT_LEADER
+    });
+}
+
 /// Consumers hung where the epoch that they were told went back, or where two leaders had one.
 #[test]
 fn no_epoch_has_two_leaders_or_goes_back_while_leaders_move_and_fail() {
