@@ -9,6 +9,10 @@ AS_KAFKA: dict[tuple[str, str], tuple[str, str]] = {
         "outside the range of offsets",
         "its reader of a partition ends where an offset is out of range; the application has to begin anew",
     ),
+    ("franz-go", "made again"): (
+        "UNKNOWN_TOPIC_ID",
+        "once it has seen a topic's id it takes no other one under the name; the application has to purge the topic",
+    ),
     ("sarama", "rolling restart"): (
         f"^(plain|idempotent): the reader was told: .*{BROKEN_CONNECTION}",
         "its readers tell each connection that a broker closes, and go on",

@@ -1,6 +1,6 @@
 """The features, the rows of the table. Each is a function that raises `Broken` with what is not as it should be.
 
-Those of `EACH` are tried with one client after the other. Those of `TOGETHER` do something to the cluster while all
+Those of `EACH` are tried with one client after the other. Those of `TOGETHER` do something to the cluster while a few
 clients produce and read, each in topics of its own.
 """
 
@@ -40,7 +40,7 @@ class Each:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Something that happens while all clients produce and read; `config` are the settings of their topics.
+    """Something that happens while a few clients produce and read; `config` are the settings of their topics.
 
     It is worth something only if the leader of each topic has changed so often that there were `leads_min` of them.
     """
