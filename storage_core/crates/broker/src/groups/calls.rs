@@ -119,6 +119,19 @@ impl GroupService {
         details_of(group.ok_or_else(unknown)?)
     }
 
+    /// The offsets that a group has committed, wherever it is coordinated. A client of Kafka tells its application when it is sent on
+    /// from here to another coordinator, which moves with a leader: so this node asks for it.
+    pub(crate) async fn offsets_anywhere(&self, name: &GroupName) -> Result<BTreeMap<Place, Committed>> {
+        match self.offsets(name).await {
+            Err(Error::NotLeader { .. } | Error::UnknownTopic { .. }) => match self.details(name).await {
+                Ok(details) => Ok(details.offsets),
+                Err(Error::UnknownGroup { .. }) => Ok(BTreeMap::new()),
+                Err(error) => Err(error),
+            },
+            offsets => offsets,
+        }
+    }
+
     /// Commits offsets of a group without members, which is made if there is none; durable on return.
     pub(crate) async fn reset(&self, name: &GroupName, offsets: &BTreeMap<Place, Committed>) -> Result<()> {
         let GroupName { org, name: id } = name.clone();

@@ -213,7 +213,7 @@ async fn look(
     asked: Option<&[(TopicName, Vec<i32>)]>,
 ) -> Result<Vec<(TopicName, Vec<Told>)>, ResponseError> {
     let name = group(context, id, Operation::Describe)?;
-    let offsets = context.broker.groups().offsets(&name).await;
+    let offsets = context.broker.groups().offsets_anywhere(&name).await;
     let offsets = offsets.map_err(|error| errors::of_coordinator(&error))?;
     let Some(asked) = asked else { return Ok(everything(context, &offsets)) };
     let told = asked.iter().map(|(name, partitions)| {
