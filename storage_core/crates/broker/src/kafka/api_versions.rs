@@ -24,8 +24,10 @@ mod tests {
     fn the_answer_has_no_tagged_fields_and_an_old_header() {
         let answer = Answer::of(7, 3, &answer()).unwrap();
         let bytes = answer.pieces.concat();
-        assert_eq!(bytes[..8], [0, 0, 0, 61, 0, 0, 0, 7], "the header is that of version 0 always");
-        assert_eq!(bytes[8..11], [0, 0, 8], "no error, seven rows");
+        let rows = u8::try_from(OFFERS.len()).unwrap();
+        let length = 12 + 7 * rows;
+        assert_eq!(bytes[..8], [0, 0, 0, length, 0, 0, 0, 7], "the header is that of version 0 always");
+        assert_eq!(bytes[8..11], [0, 0, rows + 1], "no error, and all rows");
         assert_eq!(bytes[bytes.len() - 5..], [0; 5], "no throttling, and no tagged fields");
     }
 }
