@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::effect::{Answer, Effect, Joined, Refusal, Ticket};
 use crate::group::{Group, State, Storing};
-use crate::member::{Member, Protocol};
-use crate::request::Join;
+use crate::member::Member;
+use crate::request::{Join, Protocol};
 
 impl Group {
     /// Somebody wants to be a member, or a member wants to be part of the next generation. Answered at once where there is nothing

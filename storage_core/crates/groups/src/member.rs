@@ -4,17 +4,8 @@ use bytes::Bytes;
 
 use crate::effect::Ticket;
 use crate::record::MemberRecord;
-use crate::request::Join;
+use crate::request::{Join, Protocol};
 use crate::subscription::assigned;
-
-/// A way to share the work out, by the name on which the members agree, and what a member says for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Protocol {
-    /// Its name.
-    pub name: String,
-    /// What the member says for it: to a consumer's leader, what that consumer subscribes to.
-    pub metadata: Bytes,
-}
 
 /// A member, as whoever lists the group sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::member::Protocol;
 use crate::offsets::{Committed, Place};
 
 /// Who asks, and of which generation of the group that member is.
@@ -16,6 +15,15 @@ pub struct Who {
     pub instance: Option<String>,
     /// Generation that the member has joined.
     pub generation: i32,
+}
+
+/// A way to share the work out, by the name on which the members agree, and what a member says for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// Its name.
+    pub name: String,
+    /// What the member says for it: to a consumer's leader, what that consumer subscribes to.
+    pub metadata: Bytes,
 }
 
 /// A member wants to be part of the group's next generation.
