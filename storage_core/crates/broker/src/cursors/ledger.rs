@@ -213,6 +213,11 @@ impl owners::Ledger for Ledger {
     type Handed = HandedCursor;
     type Lot = Vec<Record>;
 
+    fn nothing() -> Entry {
+        let key = CursorKey { topic: TopicId::from_u128(0), partition: 0 }.encode().to_vec();
+        Entry { key, value: Some(Progress::default().encode()), timestamp_ms: clock::now_ms() }
+    }
+
     fn hand_over_request(partition: u32, number: u64, metadata_version: u64) -> Request {
         let asked = CursorHandOver { partition, number, metadata_version };
         Request::Cursor(request_payload(cursor_request::Request::HandOver(asked)))

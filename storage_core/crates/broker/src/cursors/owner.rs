@@ -1,5 +1,5 @@
-//! What the owner of a partition of `__cursors` does with its cursors: it reserves entries for those who ask, which it reads ahead,
-//! and notes what was delivered.
+//! What the owner of a partition of `__cursors` does with its cursors: it reads entries ahead, reserves them for those
+//! who ask, and notes what was delivered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

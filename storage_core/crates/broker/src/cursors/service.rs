@@ -11,12 +11,12 @@ use prost::Message as _;
 use walrus_metadata::ReadMark;
 use walrus_model::TopicId;
 
+use super::ledger::Ledger;
 use super::messages::{
     decode_answer, entries_of, entry_message, entry_messages, entry_of, handed_cursor_message,
     request_payload, topic_message, topic_of, unexpected, uuid_of,
 };
 use super::owner::CursorOwner;
-use super::progress::{CursorKey, Progress};
 use super::reservation::HolderId;
 use super::terms::{EntryRef, HolderReport, TopicRef, Urgency};
 use crate::cluster::leadership::Leadership;
@@ -31,7 +31,7 @@ use crate::node::proto::peer::{
     CursorPositions, CursorPositionsAnswer, CursorRequest, CursorSettle, CursorSettleAnswer, cursor_answer,
     cursor_request,
 };
-use crate::owners::Finder;
+use crate::owners::{Finder, Ledger as _};
 use crate::peer::Request;
 use crate::topics::Topics;
 
@@ -57,9 +57,7 @@ impl CursorService {
     /// Spawns nothing before the first call.
     pub(crate) fn new(topics: Arc<Topics>, metrics: &Metrics) -> Self {
         let path = TopicPath::internal("__cursors").expect("it is of the alphabet");
-        let nothing = CursorKey { topic: TopicId::from_u128(0), partition: 0 }.encode().to_vec();
-        let nothing = (nothing, Progress::default().encode());
-        let finder = Finder::new(topics.clone(), path, PARTITIONS, BTreeMap::new(), nothing);
+        let finder = Finder::new(topics.clone(), path, PARTITIONS, BTreeMap::new(), Ledger::nothing);
         let owners = (0..PARTITIONS).map(|partition| CursorOwner::new(finder.log(partition))).collect();
         let (reserved, delivered, returned) = (Counter::default(), Counter::default(), Counter::default());
         metrics.register(|registry| {

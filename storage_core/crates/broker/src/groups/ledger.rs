@@ -24,7 +24,7 @@ use crate::peer::Request;
 const LOT_BYTES: usize = 1 << 20;
 
 /// What members and groups may ask for. The timeouts of sessions are those that Kafka takes by default.
-static LIMITS: LazyLock<Limits> = LazyLock::new(|| Limits {
+pub(crate) static LIMITS: LazyLock<Limits> = LazyLock::new(|| Limits {
     session_timeout_ms: 6_000..=1_800_000,
     members_max: 10_000,
     bytes_max: 8 << 20,
@@ -213,6 +213,10 @@ impl owners::Ledger for Ledger {
     type Handed = ();
     type Lot = Vec<Part>;
 
+    fn nothing() -> Entry {
+        Entry { key: Key::Nothing.encode(), value: None, timestamp_ms: clock::now_ms() }
+    }
+
     fn hand_over_request(partition: u32, number: u64, metadata_version: u64) -> Request {
         let asked = GroupHandOver { partition, number, metadata_version };
         Request::Group(GroupRequest { request: Some(group_request::Request::HandOver(asked)) })
@@ -368,4 +372,131 @@ fn length(entry: &Entry) -> usize {
 fn now_ms() -> u64 {
     static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
     u64::try_from(BEGINNING.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use walrus_groups::Commit;
+    use walrus_log::batch::{Batch, BatchBuilder};
+
+    use super::*;
+    use crate::owners::Ledger as _;
+
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
+    const WEEK_MS: i64 = 7 * 24 * 3_600_000;
+
+    fn name(name: &str) -> GroupName {
+        GroupName { org: "default".to_owned(), name: name.to_owned() }
+    }
+
+    fn place(partition: u32) -> Place {
+        Place { topic: TopicId::from_u128(1), partition }
+    }
+
+    fn commit(ledger: &mut Ledger, group: &str, partition: u32, offset: i64) -> oneshot::Receiver<Answer> {
+        let committed = Committed { offset, leader_epoch: -1, metadata: String::new() };
+        let commit = Commit { who: None, offsets: [(place(partition), committed)].into() };
+        ledger.ask(&name(group), |group, ticket, now_ms| group.commit(commit, ticket, now_ms))
+    }
+
+    /// Everything that is queued is stored; the entries that were appended for that.
+    fn store_all(ledger: &mut Ledger) -> Vec<Entry> {
+        let mut appended = Vec::new();
+        while let Some((lot, entries)) = ledger.next_lot() {
+            ledger.recorded(lot, 0);
+            appended.extend(entries);
+        }
+        appended
+    }
+
+    /// A ledger that has replayed entries in their order.
+    fn replayed(entries: &[Entry]) -> Ledger {
+        let mut builder = BatchBuilder::new();
+        for Entry { key, value, timestamp_ms } in entries {
+            builder.push(Some(key), value.as_deref(), *timestamp_ms, &[]);
+        }
+        let mut bytes = Vec::new();
+        builder.build(&mut bytes).unwrap();
+        let mut known = HashMap::new();
+        for record in Batch::parse(&bytes).unwrap().0.records() {
+            Ledger::replay(&mut known, &record.unwrap()).unwrap();
+        }
+        let mut ledger = Ledger::default();
+        ledger.begin(known, Vec::new());
+        ledger
+    }
+
+    fn offset(ledger: &Ledger, group: &str, partition: u32) -> Option<i64> {
+        ledger.group(&name(group))?.offsets().get(&place(partition)).map(|committed| committed.offset)
+    }
+
+    #[test]
+    fn a_group_that_nobody_uses_is_forgotten_by_a_record_and_not_before_its_time() {
+        let mut ledger = Ledger::default();
+        drop(commit(&mut ledger, "g", 0, 7));
+        let mut log = store_all(&mut ledger);
+        let used_ms = log[0].timestamp_ms;
+        ledger.expire(used_ms + WEEK_MS - 1, WEEK);
+        assert!(!ledger.has_lot());
+        drop(commit(&mut ledger, "g", 1, 8));
+        ledger.expire(used_ms + 2 * WEEK_MS, WEEK);
+        log.extend(store_all(&mut ledger));
+        assert_eq!(offset(&ledger, "g", 1), Some(8), "it is in use: a commit was on its way");
+        ledger.expire(used_ms + 3 * WEEK_MS, WEEK);
+        assert_eq!(offset(&ledger, "g", 1), Some(8), "not before it is stored");
+        log.extend(store_all(&mut ledger));
+        assert!(ledger.group(&name("g")).is_none());
+        assert!(replayed(&log).group(&name("g")).is_none());
+    }
+
+    #[test]
+    fn what_is_recorded_again_stands_before_what_came_meanwhile() {
+        let mut ledger = Ledger::default();
+        for partition in 0..3 {
+            drop(commit(&mut ledger, "g", partition, 1));
+        }
+        drop(commit(&mut ledger, "gone", 0, 1));
+        store_all(&mut ledger);
+        ledger.act(&name("gone"), |group, _| ((), group.delete(None)));
+        store_all(&mut ledger);
+        ledger.record_again(100);
+        drop(commit(&mut ledger, "g", 1, 2));
+        assert!(ledger.records_again());
+        let again = store_all(&mut ledger);
+        assert!(!ledger.records_again() && !ledger.has_lot());
+        let next = replayed(&again);
+        let offsets: Vec<_> = (0..3).map(|partition| offset(&next, "g", partition)).collect();
+        assert_eq!(offsets, [Some(1), Some(2), Some(1)]);
+        assert!(next.group(&name("gone")).is_none());
+    }
+
+    #[test]
+    fn a_group_of_many_offsets_is_recorded_again_in_lots() {
+        let mut ledger = Ledger::default();
+        let committed = Committed { offset: 1, leader_epoch: -1, metadata: "m".repeat(4_000) };
+        let offsets = (0..1_000).map(|partition| (place(partition), committed.clone())).collect();
+        let wish = Commit { who: None, offsets };
+        drop(ledger.ask(&name("g"), |group, ticket, now_ms| group.commit(wish, ticket, now_ms)));
+        store_all(&mut ledger);
+        ledger.record_again(100);
+        let mut lots = Vec::new();
+        while let Some((lot, entries)) = ledger.next_lot() {
+            ledger.recorded(lot, 0);
+            lots.push(entries);
+        }
+        assert!((4..=5).contains(&lots.len()), "{} lots", lots.len());
+        let next = replayed(&lots.concat());
+        assert!((0..1_000).all(|partition| offset(&next, "g", partition) == Some(1)));
+    }
+
+    #[test]
+    fn whoever_waits_is_told_when_the_coordinator_ends() {
+        let mut ledger = Ledger::default();
+        let mut waiting = commit(&mut ledger, "g", 0, 7);
+        assert!(waiting.try_recv().is_err());
+        ledger.end();
+        let refused = Answer::Committed(Err(walrus_groups::Refusal::NotCoordinator));
+        assert_eq!(waiting.try_recv(), Ok(refused));
+        assert!(!ledger.has_lot() && ledger.entries() == 0);
+    }
 }

@@ -13,6 +13,7 @@ mod service;
 mod time;
 
 pub(crate) use calls::{GroupDetails, GroupSummary};
+pub(crate) use ledger::LIMITS;
 pub(crate) use marks::keep_told;
 pub(crate) use service::{GroupService, GroupView};
 pub(crate) use time::keep_time;

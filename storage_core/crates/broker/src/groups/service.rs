@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 use walrus_groups::{
-    Answer, Commit, Committed, Effect, Group, GroupName, Join, Joined, Key, Leave, MemberView, Phase, Place,
+    Answer, Commit, Committed, Effect, Group, GroupName, Join, Joined, Leave, MemberView, Phase, Place,
     Refusal, Sync, Synced, Ticket, Who,
 };
 
@@ -17,7 +17,7 @@ use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
-use crate::owners::{Finder, Owner, Term};
+use crate::owners::{Finder, Ledger as _, Owner, Term};
 use crate::topics::Topics;
 
 /// Number of partitions of `__groups`. A group is in the one of its name's checksum modulo this number, so it never changes.
@@ -56,8 +56,7 @@ impl GroupService {
     pub(crate) fn new(topics: Arc<Topics>) -> Self {
         let path = TopicPath::internal("__groups").expect("it is of the alphabet");
         let settings = SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let nothing = (Key::Nothing.encode(), Vec::new());
-        let finder = Finder::new(topics.clone(), path, PARTITIONS, settings.collect(), nothing);
+        let finder = Finder::new(topics.clone(), path, PARTITIONS, settings.collect(), Ledger::nothing);
         let owners = (0..PARTITIONS).map(|partition| Arc::new(Owner::new(finder.log(partition)))).collect();
         let waking = (0..PARTITIONS).map(|_| AtomicBool::new(false)).collect();
         Self { inner: Arc::new(Inner { topics, finder, owners, waking }) }

@@ -22,6 +22,11 @@ pub(super) fn defaults() -> BTreeMap<String, String> {
     DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
+/// One of these settings.
+pub(super) fn default_of(setting: &str) -> &'static str {
+    DEFAULTS.iter().find(|(name, _)| *name == setting).map_or("", |(_, value)| value)
+}
+
 /// Makes a topic with as many partitions as the cluster says, unless somebody else has just made one of that name.
 pub(super) async fn create(context: &Context, path: &TopicPath) -> Result<()> {
     let partitions = context.broker.cluster().routing().metadata.config.partitions_default();

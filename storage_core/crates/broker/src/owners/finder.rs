@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use walrus_log::batch::BatchBuilder;
-
+use super::ledger::{Entry, batch_of};
 use crate::cluster::leadership::Leadership;
-use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::patience;
@@ -19,8 +17,8 @@ pub(crate) struct Finder {
     topics: Arc<Topics>,
     topic: TopicPath,
     new: NewTopic,
-    /// Key and value of a record that says nothing.
-    nothing: (Vec<u8>, Vec<u8>),
+    /// Makes a record that says nothing.
+    nothing: fn() -> Entry,
 }
 
 impl Finder {
@@ -30,7 +28,7 @@ impl Finder {
         topic: TopicPath,
         partitions: u32,
         config: BTreeMap<String, String>,
-        nothing: (Vec<u8>, Vec<u8>),
+        nothing: fn() -> Entry,
     ) -> Self {
         Self { topics, topic, new: NewTopic { partitions, config }, nothing }
     }
@@ -105,15 +103,10 @@ impl Finder {
         if self.topics.cluster().leadership(&log).is_ok_and(|now| now != seen) {
             return;
         }
-        let (key, value) = &self.nothing;
-        let mut batch = Vec::new();
-        let built = BatchBuilder::new().push(Some(key), Some(value), clock::now_ms(), &[]).build(&mut batch);
-        if built.is_ok() {
-            let append = self.topics.append(&log, batch.into());
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Ok(Err(problem)) = tokio::time::timeout(left, append).await {
-                tracing::debug!(%log, %problem, "cannot open a new segment");
-            }
+        let append = async { self.topics.append(&log, batch_of(&[(self.nothing)()])?).await };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if let Ok(Err(problem)) = tokio::time::timeout(left, append).await {
+            tracing::debug!(%log, %problem, "cannot open a new segment");
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use walrus_log::batch::Record;
+use walrus_log::batch::{BatchBuilder, Record};
 use walrus_model::TopicId;
 
-use crate::node::error::Result;
+use crate::node::error::{Error, Result};
 use crate::peer::Request;
 
 /// What a record means that an owner appends after another one has taken over.
@@ -14,8 +14,8 @@ use crate::peer::Request;
 pub(crate) enum Late {
     /// Nothing: records that contradict each other are never written, so the owner goes on until all of its own are stored.
     Harmless,
-    /// It would undo what the next owner has answered. The owner appends to no other segment than the one under which it serves,
-    /// and what it cannot store it must not have answered: it then ends, and takes over again from what is stored.
+    /// It would undo what the next owner has answered. The owner appends to no other segment than the one under which it serves.
+    /// What it cannot store it must not have answered: the owner ends then, and takes over again from what is stored.
     Wrong,
 }
 
@@ -45,6 +45,9 @@ pub(crate) trait Ledger: Default + Send + 'static {
     type Handed: Send;
     /// What one append holds.
     type Lot: Send + Sync;
+
+    /// A record that says nothing.
+    fn nothing() -> Entry;
 
     /// The question to another node to serve segments below a number no more.
     fn hand_over_request(partition: u32, number: u64, metadata_version: u64) -> Request;
@@ -81,4 +84,15 @@ pub(crate) trait Ledger: Default + Send + 'static {
 
     /// Whether something has yet to be recorded again.
     fn records_again(&self) -> bool;
+}
+
+/// Entries as one batch.
+pub(super) fn batch_of(entries: &[Entry]) -> Result<Bytes> {
+    let mut builder = BatchBuilder::new();
+    for Entry { key, value, timestamp_ms } in entries {
+        builder.push(Some(key), value.as_deref(), *timestamp_ms, &[]);
+    }
+    let mut batch = Vec::new();
+    builder.build(&mut batch).map_err(|problem| Error::Internal { message: problem.to_string() })?;
+    Ok(batch.into())
 }

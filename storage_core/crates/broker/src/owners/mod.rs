@@ -13,5 +13,5 @@ mod owner;
 
 pub(crate) use finder::Finder;
 pub(crate) use ledger::{Entry, Late, Ledger, Unreadable};
-pub(crate) use marks::tell_read;
+pub(crate) use marks::keep_told;
 pub(crate) use owner::{Owner, Term};

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use walrus_log::batch::{Batch, BatchBuilder};
+use walrus_log::batch::Batch;
 use walrus_model::{SegmentId, TopicId};
 
 use super::hand_over;
-use super::ledger::{Entry, Late, Ledger};
+use super::ledger::{Entry, Late, Ledger, batch_of};
 use crate::cluster::leadership::Leadership;
 use crate::cluster::routing::{is_led_by, open_segment};
 use crate::node::error::{Error, Result};
@@ -256,6 +256,9 @@ impl<L: Ledger> Owner<L> {
         let said = hand_over::collect::<L>(topics, self.log.partition, serving.number).await;
         self.state.lock().heard.extend(said); // kept should the replay fail: nobody says it twice
         let began = Instant::now();
+        if L::LATE == Late::Wrong {
+            self.settle(topics, serving).await?;
+        }
         let (replayed, log_start) = self.replay(topics).await?;
         let mut state = self.state.lock();
         if serving.number < state.handed_over_below {
@@ -268,6 +271,15 @@ impl<L: Ledger> Owner<L> {
         let (what, entries, took) = (L::WHAT, state.ledger.entries(), began.elapsed());
         tracing::info!(log = %self.log, number = serving.number, entries, ?took, "owns {what}");
         Ok(state.term)
+    }
+
+    /// Returns when it is decided of everything that this node has ever appended to the segment whether it is stored: an earlier term of
+    /// this node may have ended because nobody knew. What is replayed then is all that there is.
+    async fn settle(&self, topics: &Arc<Topics>, serving: ServedSegment) -> Result<()> {
+        let deadline = Instant::now() + patience::OWNER_RECORD;
+        let batch = batch_of(&[L::nothing()])?;
+        let lost = || Error::NotLeader { key: self.log.to_string(), hint: None };
+        topics.append_to(&self.log, serving.segment, &batch, deadline).await?.map(drop).ok_or_else(lost)
     }
 
     /// Reads all records of the partition; says also where it begins.
@@ -339,13 +351,7 @@ impl<L: Ledger> Owner<L> {
     }
 
     async fn append(self: &Arc<Self>, topics: &Arc<Topics>, term: Term, entries: &[Entry]) -> Result<u64> {
-        let mut builder = BatchBuilder::new();
-        for Entry { key, value, timestamp_ms } in entries {
-            builder.push(Some(key), value.as_deref(), *timestamp_ms, &[]);
-        }
-        let mut batch = Vec::new();
-        builder.build(&mut batch).map_err(|problem| Error::Internal { message: problem.to_string() })?;
-        let batch = Bytes::from(batch);
+        let batch = batch_of(entries)?;
         match L::LATE {
             Late::Harmless => Ok(topics.append(&self.log, batch).await?.base_offset),
             Late::Wrong => self.append_in(topics, term, &batch).await,

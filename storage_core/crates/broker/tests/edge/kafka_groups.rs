@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
     OffsetDeleteRequest, OffsetFetchRequest,
 };
 use serde_json::json;
-use walrus_broker::TopicPath;
+use walrus_broker::{NewTopic, TopicPath};
 use walrus_model::Replication;
 
 use crate::harness::{Cluster, PATIENCE, wait_until};
@@ -334,4 +334,22 @@ fn a_coordinator_that_was_replaced_writes_nothing_and_is_believed_nothing() {
     wait_until("the old coordinator knows", PATIENCE, || member.heartbeat() == NOT_COORDINATOR);
     assert_eq!(member.fetch("t"), Ok((8, String::new())), "it asks its successor");
     assert_eq!(moved.fetch("t"), Ok((8, String::new())));
+}
+
+#[test]
+fn the_metadata_hear_how_far_a_group_has_read_that_a_topics_retention_waits_for() {
+    let cluster = Cluster::start(3, options());
+    let path = TopicPath::parse("t").unwrap();
+    let config = [("walrus.retention.pinned".to_owned(), "group:g".to_owned())].into();
+    let new = NewTopic { partitions: 1, config };
+    cluster.block_on(async { cluster.broker(1).create_topic(&path, new).await.unwrap() });
+    let mut alone = Member::new(&cluster, "g", NEWEST);
+    for offset in [7, 3] {
+        assert_eq!(alone.commit("t", offset, ""), 0);
+        wait_until("it is told", PATIENCE, || {
+            let metadata = cluster.metadata();
+            let topic = metadata.topics.values().find(|topic| topic.name == "t").unwrap();
+            topic.read.of("group:g", 0).0 == u64::try_from(offset).unwrap()
+        });
+    }
 }

@@ -8,7 +8,11 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::protocol::StrBytes;
 use walrus_metadata::{Effect, SettingInForce, Source, Values};
 
+use crate::groups;
 use crate::kafka::context::Context;
+use crate::kafka::creation;
+use crate::kafka::groups::METADATA_BYTES_MAX;
+use crate::node::patience;
 
 /// The first version of DescribeConfigs that tells types and documentation.
 pub(super) const TYPES_SINCE: i16 = 3;
@@ -146,14 +150,14 @@ pub(super) fn of_broker(context: &Context, wish: Wish<'_>) -> Vec<DescribeConfig
     );
     tell(
         "message.max.bytes",
-        "1048588".to_owned(),
+        creation::default_of("max.message.bytes").to_owned(),
         LONG,
         BUILT_IN,
         "Bytes of a batch, in topics that are made over this protocol.",
     );
     tell(
         "log.retention.ms",
-        "604800000".to_owned(),
+        creation::default_of("retention.ms").to_owned(),
         LONG,
         BUILT_IN,
         "Age of records that go, in topics that are made over this protocol.",
@@ -169,23 +173,35 @@ pub(super) fn of_broker(context: &Context, wish: Wish<'_>) -> Vec<DescribeConfig
     tell("log.message.format.version", "3.0".to_owned(), STRING, BUILT_IN, "The format of records.");
     tell(
         "offsets.retention.minutes",
-        "10080".to_owned(),
+        (patience::GROUP_EXPIRY.as_secs() / 60).to_string(),
         LONG,
         BUILT_IN,
         "A group without members and commits is forgotten then.",
     );
-    tell("group.min.session.timeout.ms", "6000".to_owned(), LONG, BUILT_IN, "Least time of a session.");
-    tell("group.max.session.timeout.ms", "1800000".to_owned(), LONG, BUILT_IN, "Most time of a session.");
+    tell(
+        "group.min.session.timeout.ms",
+        groups::LIMITS.session_timeout_ms.start().to_string(),
+        LONG,
+        BUILT_IN,
+        "Least time of a session.",
+    );
+    tell(
+        "group.max.session.timeout.ms",
+        groups::LIMITS.session_timeout_ms.end().to_string(),
+        LONG,
+        BUILT_IN,
+        "Most time of a session.",
+    );
     tell(
         "group.initial.rebalance.delay.ms",
-        "500".to_owned(),
+        groups::LIMITS.first_delay_ms.to_string(),
         LONG,
         BUILT_IN,
         "The first members of a group wait so long for others.",
     );
     tell(
         "offset.metadata.max.bytes",
-        "4096".to_owned(),
+        METADATA_BYTES_MAX.to_string(),
         LONG,
         BUILT_IN,
         "What may be kept with a committed offset.",

@@ -11,7 +11,7 @@ pub(super) use coordinator::find;
 pub(super) use deleting::{delete_groups, delete_offsets};
 pub(super) use describing::{describe, list};
 pub(super) use membership::{Client, heartbeat, join, leave, sync};
-pub(super) use offsets::{commit, fetch};
+pub(super) use offsets::{METADATA_BYTES_MAX, commit, fetch};
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;

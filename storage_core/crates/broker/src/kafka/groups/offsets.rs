@@ -25,7 +25,7 @@ use crate::kafka::context::Context;
 use crate::kafka::errors as read_errors;
 
 /// Most bytes that a client may have kept with an offset, as Kafka's brokers by default.
-const METADATA_BYTES_MAX: usize = 4_096;
+pub(in crate::kafka) const METADATA_BYTES_MAX: usize = 4_096;
 /// Most bytes of one commit. It is stored as one batch.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
 /// The first version of OffsetFetch that asks for many groups.
