@@ -1,6 +1,6 @@
 //! Calls about groups that any node takes: it asks their coordinators, here or on other nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -119,10 +119,14 @@ impl GroupService {
         details_of(group.ok_or_else(unknown)?)
     }
 
-    /// The offsets that a group has committed, wherever it is coordinated. A client of Kafka tells its application when it is sent on
+    /// The offsets that a group has committed, of these places at least, wherever it is coordinated. A client of Kafka tells its application when it is sent on
     /// from here to another coordinator, which moves with a leader: so this node asks for it.
-    pub(crate) async fn offsets_anywhere(&self, name: &GroupName) -> Result<BTreeMap<Place, Committed>> {
-        match self.offsets(name).await {
+    pub(crate) async fn offsets_anywhere(
+        &self,
+        name: &GroupName,
+        of: Option<&BTreeSet<Place>>,
+    ) -> Result<BTreeMap<Place, Committed>> {
+        match self.offsets(name, of).await {
             Err(Error::NotLeader { .. } | Error::UnknownTopic { .. }) => match self.details(name).await {
                 Ok(details) => Ok(details.offsets),
                 Err(Error::UnknownGroup { .. }) => Ok(BTreeMap::new()),
@@ -176,7 +180,7 @@ pub(super) async fn answer(
         }
         group_request::Request::Describe(GroupDescribe { org, name }) => {
             let name = GroupName { org, name };
-            let offsets = service.offsets(&name).await?;
+            let offsets = service.offsets(&name, None).await?;
             let view = service.describe(&name).await?;
             let group = view.map(|view| GroupState {
                 members: view.members.iter().map(member_message).collect(),

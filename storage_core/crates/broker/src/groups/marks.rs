@@ -16,13 +16,13 @@ pub(crate) async fn keep_told(service: GroupService) {
     owners::keep_told(cluster, |topic, reader| async move {
         let name = GroupName { org: topic.org.clone(), name: reader.strip_prefix(PREFIX)?.to_owned() };
         // Whoever does not coordinate the group leaves it to the node that does.
-        let offsets = service.offsets(&name).await.ok()?;
+        let places = (0..topic.partition_count()).map(|partition| Place { topic: topic.id, partition });
+        let offsets = service.offsets(&name, Some(&places.collect())).await.ok()?;
         let mark = |(place, committed): (&Place, &Committed)| ReadMark {
             partition: place.partition,
             next: Offset(u64::try_from(committed.offset).unwrap_or(0)),
         };
-        let is_there = |place: &Place| place.topic == topic.id && place.partition < topic.partition_count();
-        Some(offsets.iter().filter(|(place, _)| is_there(place)).map(mark).collect())
+        Some(offsets.iter().map(mark).collect())
     })
     .await;
 }

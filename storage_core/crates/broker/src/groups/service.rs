@@ -110,9 +110,20 @@ impl GroupService {
         self.act(name, |group, now_ms| group.leave(leaves, now_ms)).await
     }
 
-    /// The offsets that a group has committed: all that were acknowledged before the question, at least.
-    pub(crate) async fn offsets(&self, name: &GroupName) -> Result<BTreeMap<Place, Committed>> {
-        let offsets = self.look(name, |group| group.offsets().clone()).await?;
+    /// The offsets that a group has committed, of all places or of some: all that were acknowledged before the question, at least.
+    pub(super) async fn offsets(
+        &self,
+        name: &GroupName,
+        of: Option<&BTreeSet<Place>>,
+    ) -> Result<BTreeMap<Place, Committed>> {
+        let committed = |group: &Group| match of {
+            None => group.offsets().clone(),
+            Some(places) => {
+                let found = |place: &Place| Some((*place, group.offsets().get(place)?.clone()));
+                places.iter().filter_map(found).collect()
+            }
+        };
+        let offsets = self.look(name, committed).await?;
         self.owner(name).confirm(&self.inner.topics).await?;
         Ok(offsets.unwrap_or_default())
     }

@@ -213,16 +213,23 @@ async fn look(
     asked: Option<&[(TopicName, Vec<i32>)]>,
 ) -> Result<Vec<(TopicName, Vec<Told>)>, ResponseError> {
     let name = group(context, id, Operation::Describe)?;
-    let offsets = context.broker.groups().offsets_anywhere(&name).await;
+    let groups = context.broker.groups();
+    let Some(asked) = asked else {
+        let offsets = groups.offsets_anywhere(&name, None).await;
+        return Ok(everything(context, &offsets.map_err(|error| errors::of_coordinator(&error))?));
+    };
+    let found: Vec<_> = asked.iter().map(|(name, _)| find(context, name, Operation::Describe)).collect();
+    let place =
+        |topic: TopicId, partition: i32| Some(Place { topic, partition: u32::try_from(partition).ok()? });
+    let places = asked.iter().zip(&found).flat_map(|((_, partitions), found)| {
+        let topic = found.ok().map(|(topic, _)| topic);
+        partitions.iter().filter_map(move |partition| place(topic?, *partition))
+    });
+    let offsets = groups.offsets_anywhere(&name, Some(&places.collect())).await;
     let offsets = offsets.map_err(|error| errors::of_coordinator(&error))?;
-    let Some(asked) = asked else { return Ok(everything(context, &offsets)) };
-    let told = asked.iter().map(|(name, partitions)| {
-        let found = find(context, name, Operation::Describe);
+    let told = asked.iter().zip(found).map(|((name, partitions), found)| {
         let committed = |partition: i32| match found {
-            Ok((topic, _)) => {
-                let place = u32::try_from(partition).map(|partition| Place { topic, partition });
-                Ok(place.ok().and_then(|place| offsets.get(&place).cloned()))
-            }
+            Ok((topic, _)) => Ok(place(topic, partition).and_then(|place| offsets.get(&place).cloned())),
             // A topic that is not there has no offsets, which is no error.
             Err(ResponseError::UnknownTopicOrPartition) => Ok(None),
             Err(code) => Err(code),
