@@ -1,0 +1,149 @@
+"""Apache Kafka itself: brokers on this machine, from its jars, to compare with. Data and logs are in one folder."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from walrus_compat.clients import cache
+
+VERSION = "4.4.0"
+LOOPBACK = "127.0.0.1"
+START_S = 120.0
+CLUSTER_ID = "walrus-compat-cluster0"  # 22 characters, as a base64 UUID has
+# What a laptop's brokers need less of than a data centre's; the rest is as Kafka ships it.
+SETTINGS: Mapping[str, str | int] = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 8,
+}
+
+
+class KafkaError(Exception):
+    """A broker of Apache Kafka did not start, or a command failed."""
+
+
+def jars() -> Path:
+    """The folder of its jars, which `tools/setup compat` fetches."""
+    return cache() / "jars" / f"kafka-{VERSION}"
+
+
+def is_there() -> bool:
+    """Whether its jars were fetched."""
+    return any(jars().glob("kafka_*.jar"))
+
+
+def java(main: str, *arguments: str | Path, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
+    """The command of one of its programs."""
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    memory = (f"-Xmx{heap}", f"-Xms{heap}")
+    return ["java", *memory, *options, logging, "-cp", f"{jars()}/*", main, *map(str, arguments)]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker at work."""
+
+    number: int
+    port: int
+    process: subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """A cluster of Apache Kafka at work."""
+
+    brokers: Sequence[Broker]
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of its brokers."""
+        return ",".join(f"{LOOPBACK}:{broker.port}" for broker in self.brokers)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of its brokers."""
+        return [broker.process.pid for broker in self.brokers]
+
+
+@contextmanager
+def running(
+    directory: Path, *, nodes: int = 1, settings: Mapping[str, str | int] | None = None, heap: str = "1g"
+) -> Iterator[Kafka]:
+    """Brokers that are their own controllers, with these settings beside Kafka's defaults, gone afterwards.
+
+    It yields when all of them serve. Topics have as many replicas as there are brokers, unless who makes one says so.
+    """
+    ports = _free_ports(2 * nodes)
+    voters = ",".join(f"{number}@{LOOPBACK}:{ports[nodes + number - 1]}" for number in range(1, nodes + 1))
+    with ExitStack() as stack:
+        brokers = []
+        for number in range(1, nodes + 1):
+            home = directory / f"kafka-{number}"
+            home.mkdir(parents=True)
+            listeners = (
+                f"PLAINTEXT://{LOOPBACK}:{ports[number - 1]},CONTROLLER://{LOOPBACK}:{ports[nodes + number - 1]}"
+            )
+            given = {
+                "process.roles": "broker,controller",
+                "node.id": number,
+                "controller.quorum.voters": voters,
+                "controller.listener.names": "CONTROLLER",
+                "listeners": listeners,
+                "log.dirs": home / "data",
+                "default.replication.factor": nodes,
+                "offsets.topic.replication.factor": nodes,
+                **SETTINGS,
+                **(settings or {}),
+            }
+            file = home / "server.properties"
+            file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+            log = stack.enter_context((home / "log").open("wb"))
+            _format(file, home / "log")
+            process = subprocess.Popen(  # noqa: S603 - the arguments are our own
+                java("kafka.Kafka", file, heap=heap), stdout=log, stderr=log, cwd=home, start_new_session=True
+            )
+            stack.callback(_end, process)
+            brokers.append(Broker(number, ports[number - 1], process))
+        for broker in brokers:
+            _wait_until_it_serves(broker, directory / f"kafka-{broker.number}" / "log")
+        yield Kafka(brokers)
+
+
+def _format(file: Path, log: Path) -> None:
+    command = java("kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", file)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as above
+    if done.returncode != 0:
+        log.write_text(done.stdout + done.stderr)
+        raise KafkaError(f"the storage of a broker of Apache Kafka could not be made: {done.stderr.strip()[-2000:]}")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody has."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _wait_until_it_serves(broker: Broker, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            with socket.create_connection((LOOPBACK, broker.port), timeout=1):
+                return
+        except OSError as error:
+            if broker.process.poll() is not None or time.monotonic() > deadline:
+                last = log.read_text(errors="replace")[-2000:]
+                raise KafkaError(f"broker {broker.number} of Apache Kafka does not serve: {last}") from error
+        time.sleep(0.1)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A broker of several waits for the others when it is asked to stop, and nobody reads what it leaves."""
+    process.kill()
+    process.wait()
