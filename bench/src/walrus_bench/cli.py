@@ -32,6 +32,7 @@ class Suite(StrEnum):
     SIZES = "sizes"
     CLUSTER = "cluster"
     TOPICS = "topics"
+    KAFKA = "kafka"
     SCALE = "scale"
     SPARK = "spark"
 
@@ -63,6 +64,10 @@ def phases_of(suite: Suite) -> Sequence[Phase]:
             from walrus_bench.suites import policies, topics
 
             return (topics.ten_thousand, policies.policies)
+        case Suite.KAFKA:
+            from walrus_bench.suites import kafka, kafka_cluster
+
+            return (kafka.one_broker, kafka_cluster.replicated, kafka_cluster.groups, kafka_cluster.many_topics)
         case Suite.SCALE:
             from walrus_bench.suites import scale
 

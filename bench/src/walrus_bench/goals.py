@@ -117,6 +117,38 @@ GOALS: Mapping[str, Goal] = {
     "compaction_memory": Goal("MiB", None, Measure.VALUE, Better.LOWER, 64),
     "append_beside_compaction": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.8),
     "retention_10gb_s": Goal("s", None, Measure.VALUE, Better.LOWER, 5),
+    "kafka_produce_durable": Goal("records/s", "durable_stream", Measure.VALUE, Better.HIGHER, None),
+    "kafka_produce_over_grpc": Goal("x", None, Measure.VALUE, Better.HIGHER, 1.1),
+    "kafka_produce_over_apache": Goal("x", None, Measure.VALUE, Better.HIGHER, 2.0),
+    "kafka_produce_mmap_over_grpc": Goal("x", None, Measure.VALUE, Better.HIGHER, 1.0),
+    "kafka_produce_16k": Goal("records/s", None, Measure.VALUE, Better.HIGHER, 250_000),
+    "kafka_16k_over_apache": Goal("x", None, Measure.VALUE, Better.HIGHER, 2.0),
+    "kafka_produce_lz4": Goal("records/s", None, Measure.VALUE, Better.HIGHER, None),
+    "kafka_lz4_over_apache": Goal("x", None, Measure.VALUE, Better.HIGHER, 1.0),
+    "kafka_produce_p50": Goal("us", "durable_round_trip_p50", Measure.RATIO, Better.LOWER, 1.3),
+    "kafka_nosync_p50": Goal("us", "loopback_round_trip", Measure.VALUE, Better.LOWER, None),
+    "kafka_nosync_p50_over_apache": Goal("x", None, Measure.VALUE, Better.LOWER, 1.0),
+    "kafka_produce_nosync": Goal("records/s", None, Measure.VALUE, Better.HIGHER, None),
+    "kafka_nosync_over_apache": Goal("x", None, Measure.VALUE, Better.HIGHER, 1.3),
+    "kafka_produce_java": Goal("records/s", None, Measure.VALUE, Better.HIGHER, None),
+    "kafka_produce_librdkafka": Goal("records/s", None, Measure.VALUE, Better.HIGHER, None),
+    "kafka_fetch": Goal("MB/s", "loopback_stream", Measure.RATIO, Better.HIGHER, 0.5),
+    "kafka_fetch_over_apache": Goal("x", None, Measure.VALUE, Better.HIGHER, 1.1),
+    "kafka_tail": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.8),
+    "kafka_e2e": Goal("us", None, Measure.VALUE, Better.LOWER, 500),
+    "kafka_e2e_p99": Goal("us", None, Measure.VALUE, Better.LOWER, 3_000),
+    "kafka_e2e_nosync": Goal("us", None, Measure.VALUE, Better.LOWER, None),
+    "kafka_e2e_nosync_over_apache": Goal("x", None, Measure.VALUE, Better.LOWER, 1.0),
+    "kafka_e2e_replicated": Goal("us", None, Measure.VALUE, Better.LOWER, 1_000),
+    "kafka_produce_replicated": Goal("records/s", None, Measure.VALUE, Better.HIGHER, 350_000),
+    "kafka_replicated_over_apache": Goal("x", None, Measure.VALUE, Better.HIGHER, 2.0),
+    "idle_connections": Goal("KiB", None, Measure.VALUE, Better.LOWER, 12),
+    "rebalance_50": Goal("s", None, Measure.VALUE, Better.LOWER, 1),
+    "coordinator_failover": Goal("s", None, Measure.VALUE, Better.LOWER, 2),
+    "offset_commits": Goal("commits/s", None, Measure.VALUE, Better.HIGHER, 5_000),
+    "group_load": Goal("s", None, Measure.VALUE, Better.LOWER, 5),
+    "metadata_10k": Goal("ms", None, Measure.VALUE, Better.LOWER, 100),
+    "metadata_10k_beside": Goal("x", None, Measure.VALUE, Better.HIGHER, 0.9),
     **{
         f"scale_{axis}_{figure}": Goal(unit, None, Measure.VALUE, Better.LOWER, None)
         for axis in ("nodes", "partitions")
@@ -140,18 +172,48 @@ GOALS: Mapping[str, Goal] = {
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What one backend gives in a round, over what another gives in the same round."""
+class Compared:
+    """What is measured in each round: a case on a system and a backend."""
 
     case: str
     backend: str
-    over: str
+    system: str = "walrus"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one case, system or backend gives in a round, over what another gives in the same round."""
+
+    of: Compared
+    over: Compared
+
+
+def _backends(case: str, backend: str, *, over: str) -> Comparison:
+    return Comparison(Compared(case, backend), Compared(case, over))
+
+
+def _over_apache(case: str) -> Comparison:
+    return Comparison(Compared(case, "auto"), Compared(case, "", "apache"))
 
 
 COMPARISONS: Mapping[str, Comparison] = {
-    "nosync_mmap_over_direct": Comparison("nosync_1_caller", "mmap", over="direct"),
-    "mmap_over_direct": Comparison("broker_append_durable", "mmap", over="direct"),
-    "text_mmap_over_direct": Comparison("text_put_p50", "mmap", over="direct"),
+    "nosync_mmap_over_direct": _backends("nosync_1_caller", "mmap", over="direct"),
+    "mmap_over_direct": _backends("broker_append_durable", "mmap", over="direct"),
+    "text_mmap_over_direct": _backends("text_put_p50", "mmap", over="direct"),
+    "kafka_produce_over_grpc": Comparison(
+        Compared("kafka_produce_durable", "auto"), Compared("broker_append_durable", "auto")
+    ),
+    "kafka_produce_mmap_over_grpc": Comparison(
+        Compared("kafka_produce_durable", "mmap"), Compared("broker_append_durable", "mmap")
+    ),
+    "kafka_produce_over_apache": _over_apache("kafka_produce_durable"),
+    "kafka_16k_over_apache": _over_apache("kafka_produce_16k"),
+    "kafka_lz4_over_apache": _over_apache("kafka_produce_lz4"),
+    "kafka_nosync_p50_over_apache": _over_apache("kafka_nosync_p50"),
+    "kafka_nosync_over_apache": _over_apache("kafka_produce_nosync"),
+    "kafka_fetch_over_apache": _over_apache("kafka_fetch"),
+    "kafka_e2e_nosync_over_apache": _over_apache("kafka_e2e_nosync"),
+    "kafka_replicated_over_apache": _over_apache("kafka_produce_replicated"),
 }
 
 
@@ -185,4 +247,7 @@ def known_limits(probed: Mapping[str, float]) -> dict[str, float]:
         # records of a durable stream must pass the network and the disk
         bytes_per_second = min(probed["loopback_stream"], probed["durable_bandwidth"]) * 1e6
         limits["durable_stream"] = bytes_per_second / RECORD_BYTES
+    if "loopback_round_trip" in probed and "durable_4k_p50" in probed:
+        # one request reaches the broker, is written, and is answered
+        limits["durable_round_trip_p50"] = probed["durable_4k_p50"] + probed["loopback_round_trip"]
     return limits

@@ -8,7 +8,7 @@ from operator import truediv
 from pathlib import Path
 from typing import Any
 
-from walrus_bench.goals import COMPARISONS, GOALS
+from walrus_bench.goals import COMPARISONS, GOALS, Compared
 from walrus_bench.limits import LimitRow, RoundLimits
 from walrus_bench.sampling import Fact, Sample, Series, quantile
 
@@ -92,12 +92,12 @@ def rows(all_series: Sequence[Series]) -> list[Row]:
 
 
 def _comparisons(all_series: Sequence[Series]) -> Iterator[Row]:
-    """The rows of what backends give over others, where both were measured."""
-    ours = {
-        (series.subject.case, series.subject.backend): series for series in all_series if series.subject.system == OURS
+    """The rows of what one subject gives over another one, where both were measured."""
+    found = {
+        Compared(series.subject.case, series.subject.backend, series.subject.system): series for series in all_series
     }
     for case, compared in COMPARISONS.items():
-        series, other = (ours.get((compared.case, backend)) for backend in (compared.backend, compared.over))
+        series, other = found.get(compared.of), found.get(compared.over)
         if series is not None and other is not None:
             ratios = [a.sample.value / b.sample.value for a, b in zip(series.taken, other.taken, strict=False)]
             yield replace(_row(series, case, ratios, statistics.median(ratios)), facts={})

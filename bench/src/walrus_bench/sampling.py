@@ -48,7 +48,7 @@ class Subject:
     @property
     def cases(self) -> frozenset[str]:
         """Its case, and those that are made of its samples."""
-        compared = (name for name, each in COMPARISONS.items() if each.case == self.case)
+        compared = (name for name, each in COMPARISONS.items() if self.case in (each.of.case, each.over.case))
         return frozenset({self.case, *self.quantiles, *compared})
 
     @property
