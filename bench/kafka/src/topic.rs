@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest, TopicName};
+use kafka_protocol::messages::{
+    BrokerId, CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest, TopicName,
+};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::Arguments;
@@ -18,6 +21,8 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const COMMAND_MS: i32 = 60_000;
+/// The time that asks for the first offset.
+const EARLIEST: i64 = -2;
 
 pub(crate) fn name(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
@@ -38,7 +43,28 @@ pub(crate) fn create(arguments: &Arguments, partitions: usize) -> Result<SocketA
     let mut controller = controller(arguments)?;
     let answer = controller.ask(5, &request)?.topics.remove(0);
     check(answer.error_code, "the topic could not be made")?;
-    leader(arguments)
+    let leader = leader(arguments)?;
+    await_lead(arguments, leader)?;
+    Ok(leader)
+}
+
+/// Waits until the leader knows that it leads, which it may learn after others.
+fn await_lead(arguments: &Arguments, leader: SocketAddr) -> Result<()> {
+    let partition = ListOffsetsPartition::default().with_timestamp(EARLIEST).with_current_leader_epoch(-1);
+    let topic =
+        ListOffsetsTopic::default().with_name(name(&arguments.topic)).with_partitions(vec![partition]);
+    let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![topic]);
+    let mut connection = Connection::to(leader)?;
+    let until = Instant::now() + SETTLE_PATIENCE;
+    loop {
+        let answer = connection.ask(4, &request)?;
+        let partition = answer.topics.first().and_then(|topic| topic.partitions.first());
+        let code = partition.context("an answer without the partition")?.error_code;
+        if code == 0 || Instant::now() > until {
+            return check(code, "the leader does not answer");
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// Deletes the topic: what it holds should not fill the disk beside the next sample.

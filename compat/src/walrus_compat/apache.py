@@ -1,5 +1,6 @@
 """Apache Kafka itself: brokers on this machine, from its jars, to compare with. Data and logs are in one folder."""
 
+import shutil
 import socket
 import subprocess
 import time
@@ -83,7 +84,9 @@ def running(
         brokers = []
         for number in range(1, nodes + 1):
             home = directory / f"kafka-{number}"
+            shutil.rmtree(home, ignore_errors=True)
             home.mkdir(parents=True)
+            stack.callback(shutil.rmtree, home / "data", ignore_errors=True)
             listeners = (
                 f"PLAINTEXT://{LOOPBACK}:{ports[number - 1]},CONTROLLER://{LOOPBACK}:{ports[nodes + number - 1]}"
             )

@@ -64,10 +64,11 @@ def librdkafka(raw: RawKafka) -> Sample:
 def _topic(raw: RawKafka, name: str) -> str:
     topic = f"{name}-{next(raw.numbers)}"
     config = dict([SYNCED[raw.system].split("=")]) if raw.system in SYNCED else {}
-    made = AdminClient({"bootstrap.servers": raw.bootstrap}).create_topics([NewTopic(topic, 1, config=config)])
-    made[topic].result()
+    admin = AdminClient({"bootstrap.servers": raw.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, config=config)])[topic].result()
     return topic
 
 
 def _delete(raw: RawKafka, topic: str) -> None:
-    AdminClient({"bootstrap.servers": raw.bootstrap}).delete_topics([topic])[topic].result()
+    admin = AdminClient({"bootstrap.servers": raw.bootstrap})
+    admin.delete_topics([topic])[topic].result()
