@@ -78,6 +78,11 @@ def test_a_case_is_met_when_its_best_backend_meets_it(direct: float, mmap: float
     assert storage_report(direct=direct, mmap=mmap).cases_met == {"durable_1_caller": met}
 
 
+def test_a_request_that_is_written_and_answered_has_both_limits() -> None:
+    limits = known_limits({"durable_4k_p50": 80.0, "loopback_round_trip": 20.0})
+    assert limits["durable_round_trip_p50"] == 100.0
+
+
 def test_the_probe_is_held_against_fio() -> None:
     by_name = {row.limit: row for row in storage_report(direct=9_000, mmap=3_000).limits}
     rate, time = by_name["durable_4k"], by_name["durable_4k_p50"]
@@ -110,6 +115,18 @@ def test_a_backend_is_held_against_another_round_by_round() -> None:
     assert (row.minimum, row.maximum, row.rounds, row.goal, row.met) == (0.9, 2.0, 3, "value >= 0.95 x", True)
     (alone,) = rows([series("broker_append_durable", "walrus", "mmap", 90.0)])
     assert alone.case == "broker_append_durable", "no comparison with a backend that was not measured"
+
+
+def test_a_system_is_held_against_another_one_round_by_round() -> None:
+    made = rows(
+        [
+            series("kafka_fetch", "walrus", "auto", 300.0, 100.0, 220.0),
+            series("kafka_fetch", "apache", "", 100.0, 200.0, 200.0),
+        ]
+    )
+    row = made[-1]
+    assert (row.case, row.system, row.value, row.met) == ("kafka_fetch_over_apache", "walrus", 1.1, True)
+    assert (row.minimum, row.maximum) == (0.5, 3.0)
 
 
 def test_a_case_without_a_bound_is_shown_and_counts_for_nothing() -> None:

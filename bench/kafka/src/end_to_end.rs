@@ -18,6 +18,8 @@ use crate::topic;
 /// This part of the records only warms up, and is not counted.
 const WARM_UP_SHARE: f64 = 0.2;
 const NUMBER_BYTES: usize = 8;
+/// What a client of Java puts into one batch at most.
+const BATCH_BYTES_MAX: usize = 16 << 10;
 
 /// When each record is due.
 #[derive(Clone, Copy)]
@@ -94,7 +96,11 @@ fn send(arguments: &Arguments, leader: SocketAddr, schedule: Schedule) -> Result
             }
             builder.producer(ProducerRef { id, epoch, base_sequence: number.cast_signed() });
             let now = Instant::now();
-            while number < schedule.records && schedule.due(number) <= now {
+            let room = (BATCH_BYTES_MAX / value.len()).max(1);
+            for _ in 0..room {
+                if number == schedule.records || schedule.due(number) > now {
+                    break;
+                }
                 value[..NUMBER_BYTES].copy_from_slice(&u64::from(number).to_be_bytes());
                 builder.push(None, Some(&value), 1, &[]);
                 number += 1;

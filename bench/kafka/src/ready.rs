@@ -102,3 +102,42 @@ fn text(bytes: &[u8]) -> Vec<u8> {
     text.truncate(bytes.len());
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_its_sequence_and_its_checksum_and_is_known_again() {
+        for codec in [Codec::None, Codec::Lz4] {
+            let mut ready = Ready::new(codec, 10, 100, 1).expect("batches");
+            let number = 3 + 2 * POOL as u64;
+            let bytes = ready.batch((42, 7), number).to_vec();
+            let (batch, rest) = Batch::parse(&bytes).expect("its checksum is right");
+            assert!(rest.is_empty());
+            assert_eq!(
+                batch.producer(),
+                Some(ProducerRef {
+                    id: 42,
+                    epoch: 7,
+                    base_sequence: i32::try_from(number * 10).expect("few")
+                })
+            );
+            assert_eq!(batch.is_compressed(), codec == Codec::Lz4);
+            ready.check(&batch, number).expect("what was sent");
+            ready.check(&batch, number + POOL as u64).expect_err("another sequence");
+            let mut other = bytes.clone();
+            *other.last_mut().expect("bytes") ^= 1;
+            let crc = crc_fast::crc32_iscsi(&other[COVERED_FROM..]).to_be_bytes();
+            other[CRC_AT..COVERED_FROM].copy_from_slice(&crc);
+            let (batch, _) = Batch::parse(&other).expect("its checksum is right");
+            ready.check(&batch, number).expect_err("another byte");
+        }
+    }
+
+    #[test]
+    fn sequences_begin_anew_behind_the_greatest_one() {
+        assert_eq!(sequence(1 << 31, 100), 0);
+        assert_eq!(sequence((1 << 31) / 100, 100), i32::MAX - 47);
+    }
+}
