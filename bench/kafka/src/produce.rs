@@ -58,7 +58,7 @@ pub(crate) fn measure_tailed(arguments: &Arguments) -> Result<Sample> {
 /// What producers sent, all of which was acknowledged.
 pub(crate) struct Run {
     pub(crate) ready: Ready,
-    /// Of each producer: its id, and how many batches it sent.
+    /// The id of each producer, and how many batches it sent.
     pub(crate) sent: Vec<(i64, u64)>,
     latencies: Latencies,
 }
