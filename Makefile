@@ -85,8 +85,8 @@ fmt: setup ## Formats the code
 	uv run --frozen --no-sync ruff format .
 	uv run --frozen --no-sync ruff check --fix-only .
 
-bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|sizes|cluster|topics|scale|spark
-	@$(ENV); uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
+bench: setup ## Figures beside the machine's limits: make bench SUITE=storage|sizes|cluster|topics|kafka|scale|spark
+	@$(ENV); $(if $(findstring kafka,$(SUITE)),tools/setup compat;) uv run --frozen --no-sync python -m walrus_bench run $(SUITE)
 
 compat: ## Clients of Kafka, unmodified, feature by feature: a table, and docs/compatibility.md (QUICK=1: what CI runs, without the page)
 	@tools/setup compat
