@@ -11,7 +11,7 @@ class FakeRaw(RawKafka):
     """Answers one figure after the other, and keeps what it was asked for."""
 
     def __init__(self, system: str, *values: float) -> None:
-        super().__init__(system, "127.0.0.1:9092", [(1, 7)], 1.0, program=None, numbers=iter(range(100)))
+        super().__init__(system, "127.0.0.1:9092", lambda: [(1, 7)], 1.0, program=None, numbers=iter(range(100)))
         object.__setattr__(self, "values", iter(values))
         object.__setattr__(self, "asked", [])
 

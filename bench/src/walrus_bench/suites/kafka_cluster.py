@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from walrus_client.admin import AdminClient
@@ -63,15 +63,15 @@ def groups(settings: Settings) -> Iterator[Prepared]:
         subjects = [
             Subject("rebalance_50", "walrus", "auto", partial(raw.run, "rebalance", "--clients", members)),
             Subject("offset_commits", "walrus", "auto", partial(raw.run, "commits", "--clients", members)),
-            Subject("coordinator_failover", "walrus", "auto", partial(failover, three, settings.seconds)),
+            Subject("coordinator_failover", "walrus", "auto", partial(failover, three, raw)),
             Subject("group_load", "walrus", "auto", loaded.restart),
         ]
         yield Prepared(subjects, pids=[*brokers.pids(one), *brokers.pids(three)])
 
 
-def failover(cluster: DevCluster, seconds: float) -> Sample:
+def failover(cluster: DevCluster, raw: RawKafka) -> Sample:
     """From the kill of a group's coordinator to the next commit; the node is back for the next sample."""
-    sample = RawKafka.of_walrus(cluster, seconds).run("failover")
+    sample = raw.run("failover")
     (killed,) = (node for node in cluster.nodes if node.node_id == sample.facts["killed"])
     cluster.start([killed.name])
     return sample
@@ -130,16 +130,16 @@ def many_topics(settings: Settings) -> Iterator[Prepared]:
         raw = RawKafka.of_walrus(cluster, settings.seconds)
         subjects = [
             Subject("metadata_10k", "walrus", "auto", partial(raw.run, "metadata")),
-            Subject("metadata_10k_beside", "walrus", "auto", partial(beside_metadata, cluster, raw)),
+            Subject("metadata_10k_beside", "walrus", "auto", partial(beside_metadata, raw)),
         ]
         yield Prepared(subjects, pids=brokers.pids(cluster))
 
 
-def beside_metadata(cluster: DevCluster, raw: RawKafka) -> Sample:
+def beside_metadata(raw: RawKafka) -> Sample:
     """What is produced while a client asks for the metadata of all topics, over what is produced alone."""
     alone = raw.durable("produce")
     asked: list[Sample] = []
-    longer = RawKafka.of_walrus(cluster, 2 * raw.seconds)
+    longer = replace(raw, seconds=2 * raw.seconds)
     asking = threading.Thread(target=lambda: asked.append(longer.run("metadata", "--every-ms", 1_000)), daemon=True)
     asking.start()
     beside = raw.durable("produce")

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ class RawKafka:
 
     system: str
     bootstrap: str
-    pids: Sequence[tuple[int, int]]  # node, process
+    pids: Callable[[], Sequence[tuple[int, int]]]  # node and process of each broker that runs now
     seconds: float
     program: Path = field(default_factory=partial(programs.build, "walrus-bench-kafka"))
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -33,14 +33,17 @@ class RawKafka:
     @classmethod
     def of_walrus(cls, cluster: DevCluster, seconds: float) -> "RawKafka":
         """Load on nodes of Walrus."""
-        pids = [(node.node_id, node.process.pid) for node in cluster.nodes if node.process is not None]
+
+        def pids() -> Sequence[tuple[int, int]]:
+            return [(node.node_id, node.process.pid) for node in cluster.nodes if node.process is not None]
+
         return cls("walrus", cluster.kafka_bootstrap, pids, seconds)
 
     @classmethod
     def of_apache(cls, cluster: Kafka, seconds: float) -> "RawKafka":
         """Load on brokers of Apache Kafka."""
         pids = [(broker.number, broker.process.pid) for broker in cluster.brokers]
-        return cls("apache", cluster.bootstrap, pids, seconds)
+        return cls("apache", cluster.bootstrap, lambda: pids, seconds)
 
     def durable(self, case: str, *options: str | int) -> Sample:
         """A case whose records are on the disk before they are acknowledged."""
@@ -57,7 +60,7 @@ class RawKafka:
     def on_topic(self, case: str, topic: str, *options: str | int) -> Sample:
         """The same on the topic of that name."""
         time.sleep(SETTLE_S)
-        at = ("--bootstrap", self.bootstrap, "--pids", ",".join(f"{node}:{pid}" for node, pid in self.pids))
+        at = ("--bootstrap", self.bootstrap, "--pids", ",".join(f"{node}:{pid}" for node, pid in self.pids()))
         return programs.run(self.program, case, *at, "--topic", topic, *options, seconds=self.seconds)
 
 
@@ -82,4 +85,4 @@ def warm_up(load: RawKafka, seconds: float) -> None:
 
 def cluster_pids(*loads: RawKafka) -> list[int]:
     """The processes of all brokers under load."""
-    return [pid for load in loads for _, pid in load.pids]
+    return [pid for load in loads for _, pid in load.pids()]
