@@ -9,6 +9,7 @@ use bytes::Bytes;
 use walrus_log::batch::Record as LogRecord;
 use walrus_metadata::ReadMark;
 use walrus_model::{Offset, TopicId};
+use walrus_owners::{Entry, Late};
 
 use super::messages::{HandedCursor, decode_answer, handed_cursor_of, request_payload, unexpected};
 use super::pages::{Lookup, Pages};
@@ -19,7 +20,7 @@ use crate::node::clock;
 use crate::node::error::Result;
 use crate::node::patience;
 use crate::node::proto::peer::{CursorHandOver, cursor_answer, cursor_request};
-use crate::owners::{self, Entry, Late, Unreadable};
+use crate::owners::{self, Unreadable};
 use crate::peer::Request;
 
 /// Limit on the cursors in one append to `__cursors`.
@@ -209,9 +210,6 @@ impl owners::Ledger for Ledger {
     const WHAT: &'static str = "cursors";
     // An entry, once delivered, stays delivered, so the records of two owners never contradict each other.
     const LATE: Late = Late::Harmless;
-    type Replayed = ReplayedCursors;
-    type Handed = HandedCursor;
-    type Lot = Vec<Record>;
 
     fn nothing() -> Entry {
         let key = CursorKey { topic: TopicId::from_u128(0), partition: 0 }.encode().to_vec();
@@ -246,6 +244,12 @@ impl owners::Ledger for Ledger {
         }
         Ok(())
     }
+}
+
+impl walrus_owners::Ledger for Ledger {
+    type Replayed = ReplayedCursors;
+    type Handed = HandedCursor;
+    type Lot = Vec<Record>;
 
     fn begin(&mut self, known: ReplayedCursors, handed: Vec<HandedCursor>) {
         let turns = std::mem::take(&mut self.turns);
@@ -343,8 +347,9 @@ impl Cursor {
 
 #[cfg(test)]
 mod tests {
+    use walrus_owners::Ledger as _;
+
     use super::*;
-    use crate::owners::Ledger as _;
 
     const TOPIC: TopicId = TopicId::from_u128(1);
     const KEY: CursorKey = CursorKey { topic: TOPIC, partition: 0 };

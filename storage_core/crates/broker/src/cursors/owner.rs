@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use walrus_metadata::ReadMark;
 use walrus_model::TopicId;
+use walrus_owners::Term;
 
 use super::ledger::{Ledger, Step};
 use super::messages::HandedCursor;
@@ -18,7 +19,7 @@ use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
-use crate::owners::{Owner, Term};
+use crate::owners::Owner;
 use crate::reading::reader::ReadOptions;
 use crate::topics::Topics;
 

@@ -10,6 +10,7 @@ use walrus_groups::{
     Answer, Commit, Committed, Effect, Group, GroupName, Join, Joined, Leave, MemberView, Phase, Place,
     Refusal, Sync, Synced, Ticket, Who,
 };
+use walrus_owners::Term;
 
 use super::ledger::Ledger;
 use crate::cluster::leadership::Leadership;
@@ -17,7 +18,7 @@ use crate::node::error::{Error, Result};
 use crate::node::names::{OrgName, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
-use crate::owners::{Finder, Ledger as _, Owner, Term};
+use crate::owners::{Finder, Ledger as _, Owner};
 use crate::topics::Topics;
 
 /// Number of partitions of `__groups`. A group is in the one of its name's checksum modulo this number, so it never changes.
@@ -123,8 +124,10 @@ impl GroupService {
                 places.iter().filter_map(found).collect()
             }
         };
-        let offsets = self.look(name, committed).await?;
-        self.owner(name).confirm(&self.inner.topics).await?;
+        let owner = self.owner(name);
+        let term = self.serve(owner).await?;
+        let offsets = owner.with(term, |ledger| ledger.group(name).map(committed))?;
+        owner.confirm(&self.inner.topics, term).await?;
         Ok(offsets.unwrap_or_default())
     }
 

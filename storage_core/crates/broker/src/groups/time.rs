@@ -31,13 +31,11 @@ fn tick(service: &GroupService, may_expire: bool) {
             continue;
         }
         owner.end_if_lost(topics);
-        let Some((term, since)) = owner.term() else { continue };
+        let Some(term) = owner.term() else { continue };
         let ticked = owner.with(term, |ledger| {
-            if ledger.is_due() {
-                ledger.tick();
-            }
-            if may_expire && since.elapsed() >= patience::GROUP_EXPIRY_HOLD {
-                ledger.expire(reached_ms, patience::GROUP_EXPIRY);
+            ledger.tick();
+            if may_expire {
+                ledger.expire(reached_ms);
             }
         });
         if ticked.is_ok() {

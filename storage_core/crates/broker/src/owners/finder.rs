@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::ledger::{Entry, batch_of};
+use walrus_owners::Entry;
+
+use super::ledger::batch_of;
 use crate::cluster::leadership::Leadership;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicPath};

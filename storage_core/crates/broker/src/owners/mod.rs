@@ -12,6 +12,6 @@ mod marks;
 mod owner;
 
 pub(crate) use finder::Finder;
-pub(crate) use ledger::{Entry, Late, Ledger, Unreadable};
+pub(crate) use ledger::{Ledger, Unreadable};
 pub(crate) use marks::keep_told;
-pub(crate) use owner::{Owner, Term};
+pub(crate) use owner::Owner;

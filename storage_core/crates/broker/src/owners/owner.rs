@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::watch;
 use walrus_log::batch::Batch;
-use walrus_model::{SegmentId, TopicId};
+use walrus_model::TopicId;
+use walrus_owners::{Entry, Late, ServedSegment, Step, Tenure, Term, Trim, Worth};
 
 use super::hand_over;
-use super::ledger::{Entry, Late, Ledger, batch_of};
+use super::ledger::{Ledger, batch_of};
 use crate::cluster::leadership::Leadership;
 use crate::cluster::routing::{is_led_by, open_segment};
 use crate::node::error::{Error, Result};
@@ -28,28 +29,8 @@ use crate::topics::Topics;
 
 /// About how many bytes of a partition are replayed at a time.
 const REPLAY_BYTES: usize = 1 << 20;
-/// Entries in older segments below which it is not worth it to record again what is needed of them.
-const SNAPSHOT_ENTRIES_MIN: u64 = 1_000;
-/// Entries in older segments for each that is needed below which it is not worth it either.
-const SNAPSHOT_FACTOR: u64 = 4;
-
-/// A time in which this node has served a partition without a gap, through segments that it led one after the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Term(u64);
-
-/// The segment under which a node serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ServedSegment {
-    segment: SegmentId,
-    number: u64,
-}
-
-/// A trim below a segment, which may be done once everything needed is recorded at or behind the segment's base.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Trim {
-    number: u64,
-    base: u64,
-}
+/// When it is worth it to record again what is needed of older segments.
+const WORTH: Worth = Worth { entries_min: 1_000, factor: 4 };
 
 /// One partition, as far as this node owns it.
 pub(crate) struct Owner<L: Ledger> {
@@ -64,44 +45,14 @@ pub(crate) struct Owner<L: Ledger> {
 }
 
 struct State<L: Ledger> {
-    /// The segment under which this node serves; `None` if it does not.
-    serving: Option<ServedSegment>,
-    /// The time in which it serves, or the last one.
-    term: Term,
-    /// When that time began.
-    since: Instant,
-    /// Number of the segment below which all were handed over.
-    handed_over_below: u64,
+    tenure: Tenure<L>,
     /// Whether a task appends records.
     is_recording: bool,
-    /// First offset of the partition.
-    log_start: u64,
-    /// The trim that is due when everything is recorded again.
-    trim: Option<Trim>,
-    /// What other nodes handed over and is not taken in yet.
-    heard: Vec<L::Handed>,
-    ledger: L,
-}
-
-/// What the task that records does next.
-enum Step<Lot> {
-    Append { term: Term, lot: Lot, entries: Vec<Entry> },
-    Trim(Trim),
 }
 
 impl<L: Ledger> Owner<L> {
     pub(crate) fn new(log: PartitionRef) -> Self {
-        let state = State {
-            serving: None,
-            term: Term::default(),
-            since: Instant::now(),
-            handed_over_below: 0,
-            is_recording: false,
-            log_start: 0,
-            trim: None,
-            heard: Vec::new(),
-            ledger: L::default(),
-        };
+        let state = State { tenure: Tenure::new(L::default()), is_recording: false };
         Self {
             log,
             state: Lock::new(state),
@@ -127,18 +78,16 @@ impl<L: Ledger> Owner<L> {
             return Ok(term);
         }
         let serving = ServedSegment { segment: leadership.segment, number: leadership.number };
-        let before = self.state.lock().serving;
-        let term = if before.is_some_and(|before| self.has_led_since(topics, before, serving)) {
-            let mut state = self.state.lock();
-            state.serving = state.serving.map(|_| serving); // unless it was handed over this very moment
-            state.term
-        } else {
-            self.take_over(topics, serving).await?
+        let has_led = self.has_led(topics)?;
+        let goes_on = self.state.lock().tenure.go_on(serving, has_led);
+        let term = match goes_on {
+            Some(term) => term,
+            None => self.take_over(topics, serving).await?,
         };
         let live: HashSet<TopicId> =
             topics.cluster().routing().topics().map(|route| route.topic.id).collect();
         let before = Trim { number: leadership.number, base: leadership.base_offset };
-        self.state.lock().plan_snapshot(&live, before);
+        self.state.lock().tenure.plan_snapshot(&live, before, WORTH);
         self.record(topics);
         Ok(term)
     }
@@ -146,16 +95,13 @@ impl<L: Ledger> Owner<L> {
     /// Does something with the ledger, if this node still serves in that term.
     pub(crate) fn with<R>(&self, term: Term, act: impl FnOnce(&mut L) -> R) -> Result<R> {
         let mut state = self.state.lock();
-        if state.serving.is_none() || state.term != term {
-            return Err(Error::NotLeader { key: self.log.to_string(), hint: None });
-        }
-        Ok(act(&mut state.ledger))
+        let lost = || Error::NotLeader { key: self.log.to_string(), hint: None };
+        state.tenure.ledger(term).map(act).ok_or_else(lost)
     }
 
-    /// The term in which this node serves now, and when it began; `None` if it does not.
-    pub(crate) fn term(&self) -> Option<(Term, Instant)> {
-        let state = self.state.lock();
-        state.serving.map(|_| (state.term, state.since))
+    /// The term in which this node serves now; `None` if it does not.
+    pub(crate) fn term(&self) -> Option<Term> {
+        self.state.lock().tenure.term()
     }
 
     /// The term in which this node serves, if it owns the partition and has nothing to do for that first.
@@ -172,12 +118,17 @@ impl<L: Ledger> Owner<L> {
         }
     }
 
-    /// `Unavailable`, unless nobody else can have owned the partition when this was asked.
-    pub(crate) async fn confirm(&self, topics: &Arc<Topics>) -> Result<()> {
+    /// `Unavailable` or `NotLeader`, unless nobody else can have owned the partition between the beginning of that term and this
+    /// question.
+    pub(crate) async fn confirm(&self, topics: &Arc<Topics>, term: Term) -> Result<()> {
         let routing = topics.cluster().routing().clone();
         let (_, partition) = routing.partition(&self.log)?;
         let nobody = || Obstacle::WithoutOpenSegment { partition: self.log.to_string() };
         let open = open_segment(partition).ok_or_else(nobody)?;
+        // This node may have led before somebody else, and lead again: then the term is another one.
+        if self.state.lock().tenure.serving_under(open.descriptor.id) != Some(term) {
+            return Err(Error::NotLeader { key: self.log.to_string(), hint: None });
+        }
         topics.copies().may_claim_end(&open.descriptor).await
     }
 
@@ -188,14 +139,7 @@ impl<L: Ledger> Owner<L> {
 
     /// Stops serving segments below `number`; says what the next owner cannot read there.
     pub(crate) fn hand_over(&self, number: u64) -> Vec<L::Handed> {
-        let mut state = self.state.lock();
-        state.handed_over_below = state.handed_over_below.max(number);
-        if state.serving.is_some_and(|serving| serving.number >= number) {
-            return Vec::new();
-        }
-        state.end();
-        let unknown = std::mem::take(&mut state.heard);
-        drop(state);
+        let Some(unknown) = self.state.lock().tenure.hand_over(number) else { return Vec::new() };
         self.tick();
         unknown
     }
@@ -213,7 +157,7 @@ impl<L: Ledger> Owner<L> {
     /// Starts the task that appends records, unless it runs or nothing is to do.
     pub(crate) fn record(self: &Arc<Self>, topics: &Arc<Topics>) {
         let mut state = self.state.lock();
-        if state.is_recording || !state.has_work() {
+        if state.is_recording || !state.tenure.has_work() {
             return;
         }
         state.is_recording = true;
@@ -225,8 +169,7 @@ impl<L: Ledger> Owner<L> {
     /// The leadership of the open segment, if it is ours and not handed over.
     fn leadership(&self, topics: &Arc<Topics>) -> Result<Leadership> {
         let leadership = topics.cluster().leadership(&self.log)?;
-        let handed_over = leadership.number < self.state.lock().handed_over_below;
-        if leadership.ours && !handed_over {
+        if leadership.ours && self.state.lock().tenure.may_serve(leadership.number) {
             topics.cluster().check_reach(&self.log)?; // else another node may own it by now
             return Ok(leadership);
         }
@@ -236,41 +179,34 @@ impl<L: Ledger> Owner<L> {
 
     /// The term in which this node serves, if it does so under the segment of this leadership.
     fn serving_under(&self, leadership: &Leadership) -> Option<Term> {
-        let state = self.state.lock();
-        state.serving.filter(|serving| serving.segment == leadership.segment).map(|_| state.term)
+        self.state.lock().tenure.serving_under(leadership.segment)
     }
 
-    /// Whether this process led every segment from one behind `before` up to `now`: nobody else can have served in between.
-    fn has_led_since(&self, topics: &Arc<Topics>, before: ServedSegment, now: ServedSegment) -> bool {
+    /// Whether this process led the segment of a number, by the metadata of now.
+    fn has_led(&self, topics: &Arc<Topics>) -> Result<impl Fn(u64) -> bool + use<L>> {
         let routing = topics.cluster().routing();
-        let Ok((_, partition)) = routing.partition(&self.log) else { return false };
-        let between = partition.segments.iter().map(|segment| &segment.descriptor).filter(|descriptor| {
-            (before.number + 1..=now.number).contains(&descriptor.number)
-                && is_led_by(descriptor.leader, topics.cluster().config())
-        });
-        now.number > before.number && between.count() as u64 == now.number - before.number
+        let segments = &routing.partition(&self.log)?.1.segments;
+        let mine =
+            segments.iter().filter(|segment| is_led_by(segment.descriptor.leader, topics.cluster().config()));
+        let mine: HashSet<u64> = mine.map(|segment| segment.descriptor.number).collect();
+        Ok(move |number| mine.contains(&number))
     }
 
     async fn take_over(&self, topics: &Arc<Topics>, serving: ServedSegment) -> Result<Term> {
         self.resign(None);
         let said = hand_over::collect::<L>(topics, self.log.partition, serving.number).await;
-        self.state.lock().heard.extend(said); // kept should the replay fail: nobody says it twice
+        self.state.lock().tenure.hear(said); // kept should the replay fail: nobody says it twice
         let began = Instant::now();
         if L::LATE == Late::Wrong {
             self.settle(topics, serving).await?;
         }
         let (replayed, log_start) = self.replay(topics).await?;
-        let mut state = self.state.lock();
-        if serving.number < state.handed_over_below {
-            return Err(Error::NotLeader { key: self.log.to_string(), hint: None });
-        }
-        let heard = std::mem::take(&mut state.heard);
-        state.ledger.begin(replayed, heard);
-        (state.log_start, state.serving) = (log_start, Some(serving));
-        (state.term, state.since) = (Term(state.term.0 + 1), Instant::now());
-        let (what, entries, took) = (L::WHAT, state.ledger.entries(), began.elapsed());
+        let lost = || Error::NotLeader { key: self.log.to_string(), hint: None };
+        let term = self.state.lock().tenure.begin(serving, replayed, log_start).ok_or_else(lost)?;
+        let entries = self.with(term, |ledger| ledger.entries())?;
+        let (what, took) = (L::WHAT, began.elapsed());
         tracing::info!(log = %self.log, number = serving.number, entries, ?took, "owns {what}");
-        Ok(state.term)
+        Ok(term)
     }
 
     /// Returns when it is decided of everything that this node has ever appended to the segment whether it is stored: an earlier term of
@@ -320,27 +256,24 @@ impl<L: Ledger> Owner<L> {
     async fn record_once(self: &Arc<Self>, topics: &Arc<Topics>) -> bool {
         let step = {
             let mut state = self.state.lock();
-            let step = state.next_step();
+            let step = state.tenure.next_step();
             state.is_recording = step.is_some();
             step
         };
         let is_more = step.is_some();
         match step {
             None => {}
-            Some(Step::Append { term, lot, entries }) => {
-                match self.append(topics, term, &entries).await {
-                    Ok(base_offset) => {
-                        if self.is_stuck.swap(false, Ordering::Relaxed) {
-                            tracing::info!(log = %self.log, "{} are recorded again", L::WHAT);
-                        }
-                        // What was served in another term knows nothing of this lot.
-                        drop(self.with(term, |ledger| ledger.recorded(lot, base_offset)));
+            Some(Step::Append { term, lot, entries }) => match self.append(topics, term, &entries).await {
+                Ok(base_offset) => {
+                    if self.is_stuck.swap(false, Ordering::Relaxed) {
+                        tracing::info!(log = %self.log, "{} are recorded again", L::WHAT);
                     }
-                    Err(problem) => self.give_up(topics, term, &problem).await,
+                    self.state.lock().tenure.recorded(term, lot, base_offset);
                 }
-            }
-            Some(Step::Trim(Trim { number, base })) => match topics.trim(&self.log, number).await {
-                Ok(()) => self.state.lock().log_start = base,
+                Err(problem) => self.give_up(topics, term, &problem).await,
+            },
+            Some(Step::Trim(trim)) => match topics.trim(&self.log, trim.number).await {
+                Ok(()) => self.state.lock().tenure.trimmed(trim),
                 Err(problem) => {
                     tracing::warn!(log = %self.log, %problem, "old records of {} stay until the next roll", L::WHAT);
                 }
@@ -366,10 +299,7 @@ impl<L: Ledger> Owner<L> {
         loop {
             let mut metadata = topics.cluster().watch_metadata();
             metadata.mark_unchanged();
-            let serving = {
-                let state = self.state.lock();
-                state.serving.filter(|_| state.term == term).ok_or_else(lost)?
-            };
+            let serving = self.state.lock().tenure.appends_to(term).ok_or_else(lost)?;
             if let Some(ack) = topics.append_to(&self.log, serving.segment, batch, deadline).await? {
                 return Ok(ack.base_offset);
             }
@@ -379,7 +309,7 @@ impl<L: Ledger> Owner<L> {
             }
             match self.serve(topics).await {
                 Ok(now) if now != term => return Err(lost()),
-                Ok(_) if self.state.lock().serving != Some(serving) => {}
+                Ok(_) if self.state.lock().tenure.appends_to(term) != Some(serving) => {}
                 // The metadata have no next segment yet.
                 _ => drop(tokio::time::timeout(patience::OWNER_NAMED, metadata.changed()).await),
             }
@@ -399,59 +329,18 @@ impl<L: Ledger> Owner<L> {
         let shutdown = topics.cluster().tasks().shutdown();
         let pause = tokio::time::sleep(patience::OWNER_RECORD_RETRY);
         if shutdown.run_until_cancelled(pause).await.is_none() {
-            self.state.lock().serving = None;
+            self.resign(None);
         }
     }
 
     /// Ends serving, in one term or in any; what the next owner has to know is kept for it.
     fn resign(&self, term: Option<Term>) {
-        let mut state = self.state.lock();
-        if term.is_none_or(|term| term == state.term) {
-            state.end();
-            drop(state);
+        if self.state.lock().tenure.resign(term) {
             self.tick();
         }
     }
 
     fn tick(&self) {
         self.recorded.send_modify(|tick| *tick += 1);
-    }
-}
-
-impl<L: Ledger> State<L> {
-    fn end(&mut self) {
-        (self.serving, self.trim) = (None, None);
-        let handed = self.ledger.end();
-        self.heard.extend(handed);
-    }
-
-    fn has_work(&self) -> bool {
-        self.serving.is_some() && (self.ledger.has_lot() || self.trim.is_some())
-    }
-
-    fn next_step(&mut self) -> Option<Step<L::Lot>> {
-        self.serving?;
-        if !self.ledger.records_again()
-            && let Some(trim) = self.trim.take()
-        {
-            return Some(Step::Trim(trim));
-        }
-        let (lot, entries) = self.ledger.next_lot()?;
-        Some(Step::Append { term: self.term, lot, entries })
-    }
-
-    /// Has recorded again what is needed of the segments before this one, so that they can go, if that is worth it. A topic of a
-    /// record in a sealed segment was created before this segment was opened: if it is not `live` in the metadata that name us the
-    /// leader, it is deleted.
-    fn plan_snapshot(&mut self, live: &HashSet<TopicId>, before: Trim) {
-        if self.serving.is_none() {
-            return;
-        }
-        self.ledger.drop_dead(live, before.base);
-        let old_entries = before.base.saturating_sub(self.log_start);
-        if old_entries >= SNAPSHOT_ENTRIES_MIN.max(self.ledger.entries() * SNAPSHOT_FACTOR) {
-            self.ledger.record_again(before.base);
-            self.trim = Some(before);
-        }
     }
 }
