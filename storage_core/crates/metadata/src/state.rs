@@ -289,6 +289,12 @@ impl Partition {
         self.segments.last().map(|last| last.descriptor.leader.node)
     }
 
+    /// The epoch of its last segment, be it open or just ending. It only grows: clients take a lower one for old news.
+    #[must_use]
+    pub fn last_epoch(&self) -> Option<Epoch> {
+        self.segments.last().map(|last| last.descriptor.epoch)
+    }
+
     /// The first offset that can be read.
     #[must_use]
     pub fn log_start(&self) -> Offset {

@@ -8,6 +8,7 @@ mod descriptor;
 mod fsync;
 mod identity;
 mod number;
+mod producer;
 pub mod ranges;
 mod value;
 
@@ -16,5 +17,6 @@ pub use descriptor::{Descriptor, LeaderRef, ReplicaRef, Replication};
 pub use fsync::{FsyncSchedule, NoSchedule};
 pub use identity::{AttemptId, DiskId, NodeId, ProcessId, SegmentId, TopicId};
 pub use number::{Digest, Epoch, Offset};
+pub use producer::producer_id;
 pub use ranges::OffsetRange;
 pub use value::Value;

@@ -53,10 +53,26 @@ pub enum Mistake {
     LeavesWithoutNote,
     /// The copy of a compactor counts as verified, and goes as scratch when the metadata have forgotten the candidate.
     CountedAndStillScratch,
+    /// A coordinator of groups that was replaced appends what it has yet to record to whatever segment is open.
+    LateCoordinator,
+    /// A coordinator of groups answers a commit that is on its own disk, or on none.
+    CommittedBeforeQuorum,
+    /// Ids of producers are counted in the metadata.
+    CountedProducerIds,
+    /// Clients are told the epoch of the segment that is open.
+    EpochOfTheOpenSegment,
+}
+
+impl Mistake {
+    /// Whether it shows in lives of groups only.
+    #[must_use]
+    pub fn is_of_coordinators(self) -> bool {
+        matches!(self, Self::LateCoordinator | Self::CommittedBeforeQuorum)
+    }
 }
 
 /// Mistakes of the driver and of the metadata.
-pub const OF_THE_DRIVER: [Mistake; 23] = [
+pub const OF_THE_DRIVER: [Mistake; 27] = [
     Mistake::EndReadBeforeThePromise,
     Mistake::LeaderResumes,
     Mistake::PublishedBeforeTheVotes,
@@ -80,4 +96,8 @@ pub const OF_THE_DRIVER: [Mistake; 23] = [
     Mistake::TombstoneInItsFirstPass,
     Mistake::LeavesWithoutNote,
     Mistake::CountedAndStillScratch,
+    Mistake::LateCoordinator,
+    Mistake::CommittedBeforeQuorum,
+    Mistake::CountedProducerIds,
+    Mistake::EpochOfTheOpenSegment,
 ];

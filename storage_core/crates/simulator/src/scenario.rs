@@ -68,6 +68,7 @@ impl Script {
             sealed: 0,
             idempotent: true,
             cleans: false,
+            coordinates: false,
             mistake,
         });
         let segment = world.last_segment().expect("the first");
@@ -296,6 +297,7 @@ fn scratch_that_was_counted(mistake: Option<Mistake>) -> Checked {
         sealed: 2,
         idempotent: true,
         cleans: true,
+        coordinates: false,
         mistake,
     });
     let (node, forgotten) = (NodeId(1), Arc::clone(&world.metadata));
@@ -322,6 +324,7 @@ fn table_behind_what_went(mistake: Option<Mistake>) -> Checked {
         sealed: 1,
         idempotent: true,
         cleans: true,
+        coordinates: false,
         mistake,
     });
     let open = world.last_segment().expect("it is listed");

@@ -28,6 +28,7 @@ pub fn searches(mistake: Option<Mistake>) -> Vec<Search> {
         sealed: 0,
         idempotent: true,
         cleans: false,
+        coordinates: false,
         mistake,
     };
     let filled = Setting { written: 3, ..three.clone() };

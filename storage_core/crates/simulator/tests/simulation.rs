@@ -1,7 +1,7 @@
 //! Random lives of whole clusters; `make simulate` has more of them.
 
 use walrus_simulator::mistake::Mistake;
-use walrus_simulator::simulation::{Tally, run};
+use walrus_simulator::simulation::{Tally, run, setting_of};
 
 /// Limit on the lives in which a mistake must show.
 const LIVES_MAX: u64 = 300;
@@ -23,7 +23,10 @@ fn no_life_of_a_cluster_loses_or_forks_what_was_acknowledged() {
             && tally.claims > 5_000
             && tally.compacted > 1_000
             && tally.trimmed > 500
-            && tally.readings > 2_000,
+            && tally.readings > 2_000
+            && tally.commits > 800
+            && tally.takeovers > 60
+            && tally.owner_trims > 40,
         "too quiet: {tally:?}"
     );
 }
@@ -51,6 +54,22 @@ fn each_mistake_about_what_goes_is_found_in_few_lives() {
     for mistake in mistakes {
         // Two lives of five clean up.
         let mut lives = (0..LIVES_MAX).filter(|seed| seed % 5 >= 3);
+        assert!(lives.any(|seed| run(seed, Some(mistake)).is_err()), "{mistake:?}");
+    }
+}
+
+#[test]
+fn each_mistake_about_what_clients_of_kafka_are_promised_is_found_in_few_lives() {
+    let mistakes = [
+        Mistake::LateCoordinator,
+        Mistake::CommittedBeforeQuorum,
+        Mistake::CountedProducerIds,
+        Mistake::EpochOfTheOpenSegment,
+    ];
+    std::panic::set_hook(Box::new(|_| {}));
+    for mistake in mistakes {
+        let is_meant = |seed: &u64| !mistake.is_of_coordinators() || setting_of(*seed, None).coordinates;
+        let mut lives = (0..LIVES_MAX * 2).filter(is_meant);
         assert!(lives.any(|seed| run(seed, Some(mistake)).is_err()), "{mistake:?}");
     }
 }

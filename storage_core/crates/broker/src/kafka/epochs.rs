@@ -28,7 +28,7 @@ pub(super) enum EpochEnd {
 
 /// The epoch that clients are told: that of the last segment, be it open or just ending.
 pub(super) fn told(partition: &Partition) -> i32 {
-    partition.segments.last().map_or(NONE, |last| number(last.descriptor.epoch))
+    partition.last_epoch().map_or(NONE, number)
 }
 
 /// The epoch under which an offset was written, or will be.

@@ -22,6 +22,9 @@ impl Simulation {
         if !self.world.setting.cleans {
             return Ok(());
         }
+        if self.world.setting.coordinates {
+            return self.world.keep_copies();
+        }
         if self.brooms.one_in(10) {
             self.world.expire()?;
         }
@@ -84,7 +87,7 @@ impl Simulation {
             if self.brooms.one_in(100) {
                 self.world.give_up_pass(node);
             }
-        } else if self.now < PASSES_FOR && self.brooms.one_in(10) {
+        } else if !self.world.setting.coordinates && self.now < PASSES_FOR && self.brooms.one_in(10) {
             self.world.begin_pass(node, &known)?;
         }
         Ok(())

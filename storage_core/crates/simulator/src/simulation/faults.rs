@@ -85,6 +85,7 @@ impl Simulation {
                     let to = self.dice.index(self.past.len());
                     let past = self.past[to].clone();
                     self.past.truncate(to);
+                    self.forgotten += 1;
                     self.world.roll_back(past)?;
                 }
             }

@@ -5,7 +5,10 @@ mod cleaning;
 mod control;
 mod dice;
 mod faults;
+mod groups;
+mod surroundings;
 mod tally;
+mod telling;
 mod traffic;
 
 use std::cmp::Reverse;
@@ -13,12 +16,14 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use dice::Dice;
+use groups::Groups;
 use walrus_model::{NodeId, Replication, SegmentId};
 
 use crate::mistake::Mistake;
 use crate::record;
 use crate::world::{Checked, Committed, Flight, Reader, Setting, Violation, World};
 pub use tally::Tally;
+use telling::Tellings;
 
 /// A simulated second.
 const SECOND: u64 = 1_000_000;
@@ -66,6 +71,11 @@ struct Simulation {
     /// Dice for what goes.
     brooms: Dice,
     readers: [Reader; 2],
+    /// Groups, where the partition keeps some.
+    groups: Option<Groups>,
+    tellings: Tellings,
+    /// How often the metadata have forgotten something.
+    forgotten: u64,
     tally: Tally,
 }
 
@@ -84,8 +94,9 @@ pub fn setting_of(seed: u64, mistake: Option<Mistake>) -> Setting {
         nodes,
         written: 0,
         sealed: 0,
-        idempotent: !seed.is_multiple_of(3),
+        idempotent: !seed.is_multiple_of(3) || seed % 10 == 9,
         cleans: seed % 5 >= 3,
+        coordinates: seed % 10 == 9,
         mistake,
     }
 }
@@ -120,6 +131,9 @@ impl Simulation {
             heard: 0,
             brooms: Dice(seed.rotate_left(32) ^ 0x5eed),
             readers: Default::default(),
+            groups: setting_of(seed, None).coordinates.then(|| Groups::new(seed)),
+            tellings: Tellings::new(seed),
+            forgotten: 0,
             tally: Tally { schedules: 1, ..Tally::default() },
         };
         simulation.at(TICK, Happening::Tick);
@@ -157,6 +171,9 @@ impl Simulation {
         self.tally.filled = self.world.filled;
         self.tally.compacted = self.world.promised.forms.len() as u64;
         self.tally.trimmed = self.world.promised.trimmed_below;
+        if let Some(groups) = &self.groups {
+            groups.count(&mut self.tally);
+        }
         Ok(self.tally)
     }
 
@@ -248,7 +265,9 @@ impl Simulation {
         self.clients()?;
         self.repeat()?;
         self.control()?;
+        self.coordinate()?; // what wakes up acts by what it knew before
         self.hear();
+        self.tell()?;
         self.claims()?;
         self.tidy()?;
         self.clean()

@@ -31,6 +31,12 @@ pub struct Tally {
     pub trimmed: u64,
     /// Ways of readers from the beginning to the end of what was sealed.
     pub readings: u64,
+    /// Offset commits that were acknowledged to members of groups, and to others.
+    pub commits: u64,
+    /// Times that a coordinator of groups took over.
+    pub takeovers: u64,
+    /// Trims by coordinators, of what they had recorded again.
+    pub owner_trims: u64,
 }
 
 impl Tally {
@@ -50,5 +56,8 @@ impl Tally {
         self.compacted += other.compacted;
         self.trimmed += other.trimmed;
         self.readings += other.readings;
+        self.commits += other.commits;
+        self.takeovers += other.takeovers;
+        self.owner_trims += other.owner_trims;
     }
 }

@@ -9,6 +9,9 @@ use crate::world::{Checked, Flight, Sender};
 
 impl Simulation {
     pub(super) fn clients(&mut self) -> Checked {
+        if self.groups.is_some() {
+            return Ok(()); // coordinators alone append
+        }
         let ids_max = if self.now < FAULTS_FOR { record::IDS_MAX / 2 } else { record::IDS_MAX };
         let segments: Vec<SegmentId> = self.world.leaders.keys().copied().collect();
         for segment in segments {

@@ -22,6 +22,7 @@ mod forms;
 mod invariants;
 mod leaders;
 mod leaving;
+mod owned;
 mod passes;
 mod plain;
 mod prepared;
@@ -35,6 +36,7 @@ mod views;
 pub use chores::Chore;
 pub use forms::Form;
 pub use leaving::Noted;
+pub use owned::{Fate, has_led, is_led_by_another, lists, open_segment, told_epoch};
 pub use passes::Pass;
 pub use plain::Plain;
 pub use readers::Reader;
@@ -72,6 +74,8 @@ pub struct Setting {
     pub idempotent: bool,
     /// Whether records go: by retention, by deletion and by compaction.
     pub cleans: bool,
+    /// Whether the partition is one in which coordinators keep groups: nobody else appends, and old segments go by their word.
+    pub coordinates: bool,
     /// A mistake to make.
     pub mistake: Option<Mistake>,
 }
@@ -264,7 +268,7 @@ pub struct World {
 }
 
 /// Builds the result of a check that failed.
-fn violation<T>(what: impl Into<String>) -> Result<T, Violation> {
+pub(crate) fn violation<T>(what: impl Into<String>) -> Result<T, Violation> {
     Err(Violation(what.into()))
 }
 

@@ -7,7 +7,7 @@ use super::*;
 /// How long tombstones stay behind the pass that kept them first, in milliseconds.
 pub const TOMBSTONES_STAY_MS: u64 = 4_000;
 /// How far a wrong clock is ahead, in milliseconds.
-const AHEAD_MS: u64 = 3_600_000;
+pub(super) const AHEAD_MS: u64 = 3_600_000;
 
 /// Settings of the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,13 @@ pub struct Settings {
 impl World {
     pub(super) fn set_first_settings(&mut self) {
         if self.setting.cleans {
-            self.alter(Settings { compacts: true, age_ms: None }).expect("sound settings");
+            let compacts = !self.setting.coordinates;
+            self.alter(Settings { compacts, age_ms: None }).expect("sound settings");
+        }
+        if self.setting.coordinates {
+            let set = [("walrus.leaders".to_owned(), "sticky".to_owned())].into();
+            let command = Command::AlterTopic { topic: TOPIC, set, unset: BTreeSet::new() };
+            self.propose(command).expect("sound settings").expect("sound settings");
         }
     }
 
@@ -75,6 +81,12 @@ impl World {
         }
         self.now_ms = now_ms;
         Ok(())
+    }
+
+    /// A number that the metadata count, each higher than the one before, for [`Mistake::CountedProducerIds`].
+    pub fn count(&mut self, id: NodeId) -> Result<i64, Violation> {
+        self.renew(id)?;
+        Ok(i64::try_from(self.metadata.state.version).unwrap_or(i64::MAX))
     }
 
     /// Drops what the topic does not keep any longer, as the node that leads the metadata does.
