@@ -15,7 +15,7 @@ from typing import Protocol
 from harness.waiting import wait_until
 from walrus_client import Client, Partition
 
-from chaos import compacting
+from chaos import compacting, kafka
 from chaos.claims import held_to_account
 from chaos.cursor import judge_cursor
 from chaos.disk_verdict import Extent, judge_disks
@@ -112,9 +112,10 @@ def run(
     say(f"{len(world.nodes)} nodes serve")
     bootstraps = [_from(world, node) for node in world.nodes]
     texts = [world.text_address(node) for node in world.nodes]
+    kafkas = [_kafka_from(world, node) for node in world.nodes]
     asked = [(world.grpc_address(node), world.text_address(node)) for node in world.nodes]
     with (
-        running(shape, bootstraps, texts) as crew,
+        running(shape, bootstraps, texts, kafkas) as crew,
         vanishing(bootstraps, crew.workload.gate, again=not forgets) as vanished,
         held_to_account(crew.workload, asked) as claims,
     ):
@@ -176,7 +177,7 @@ def _once(
         world.heal(done)
     healed = time.monotonic()
     vanished.clocks.are_right(healed)
-    last = workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend)
+    last = workload.wait_for_progress(PROGRESS_TIMEOUT_S, meanwhile=world.tend, of_kafka=True)
     resumed_s = time.monotonic() - healed
     world.tend()
     if dead := world.dead():
@@ -210,9 +211,14 @@ def _judge(world: World, workload: Workload, vanished: Vanishing, report: Report
         for node in world.nodes:
             verdict = _read(world, workload, topic, partition, node)
             held[topic, partition] = verdict.held
+            for group in workload.groups:
+                if topic in kafka.TOPICS:
+                    group.compare((topic, partition), verdict.held)
             verdicts[f"{topic}/{partition} through node-{node}"] = verdict
     verdicts["cursor"] = judge_cursor(workload.cursor)
     verdicts["claims that a cursor is at its end"] = workload.emptiness
+    for group in workload.groups:
+        verdicts[f"group {group.name}"] = group
     verdicts["answers to readers"] = Answers(dict(workload.refusals))
     with Client(world.bootstrap) as client:
         partitions = {(topic, each.partition): each for topic, _ in held for each in client.segments(topic)}
@@ -256,6 +262,12 @@ def _from(world: World, node: int) -> str:
     """All addresses, those of this node first."""
     others = [other for other in world.nodes if other != node]
     return ",".join(world.grpc_address(each) for each in (node, *others))
+
+
+def _kafka_from(world: World, node: int) -> str:
+    """The addresses of all listeners of Kafka, that of this node first."""
+    others = [other for other in world.nodes if other != node]
+    return ",".join(world.kafka_address(each) for each in (node, *others))
 
 
 def _spread(seconds: list[float]) -> dict[str, float] | None:

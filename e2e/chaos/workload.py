@@ -2,7 +2,8 @@
 
 Each producer appends proven records (`harness.records`) to one partition, idempotently; each partition has a follower
 that reads on from where it is. A record that a follower has seen may never change or vanish afterwards. One more topic
-is read over the text protocol, by a reader whose place the cluster keeps. All of them can be told to pause.
+is read over the text protocol, by a reader whose place the cluster keeps. Two more are written by clients of Kafka, and
+read by groups of them (`kafka`, `groups`). All of them can be told to pause.
 """
 
 import random
@@ -20,9 +21,12 @@ from walrus_client import Client, errors
 from walrus_client.sender import ProducerOptions
 from walrus_client.text import TextClient
 
+from chaos import groups, kafka
+from chaos.client_threads import start
 from chaos.cursor import COMMITTED, CONNECTED
 from chaos.emptiness import EmptyClaims
 from chaos.gate import Gate
+from chaos.group_verdict import GroupVerdict
 
 WINDOW = 64  # records in flight, for each producer
 DELIVERY_TIMEOUT_MS = 300_000  # longer than any fault with its recovery, also on a busy machine
@@ -43,7 +47,7 @@ Place = tuple[str, int]  # a topic and its partition
 @dataclass(frozen=True)
 class Shape:
     """How much of everything at the start. Producer *n* writes to topic and partition number *n* modulo their count;
-    one more, the last, to the topic of the cursor.
+    one more to the topic of the cursor. Those behind it are clients of Kafka.
     """
 
     topics: int = 2
@@ -53,6 +57,10 @@ class Shape:
     def places(self) -> list[Place]:
         """All partitions."""
         return [(f"chaos-{topic}", partition) for topic in range(self.topics) for partition in range(self.partitions)]
+
+    def kafka_places(self) -> list[Place]:
+        """The partitions that clients of Kafka write, one producer each, and groups of them read."""
+        return [(topic, partition) for topic in kafka.TOPICS for partition in range(self.partitions)]
 
 
 @dataclass
@@ -69,7 +77,10 @@ class Workload:
     handed: set[int] = field(default_factory=set)  # the same, each once
     taken: int = 0  # records that the reader of the cursor was handed, those that came again included
     emptiness: EmptyClaims = field(default_factory=EmptyClaims)
-    gate: Gate = field(default_factory=Gate)  # where all producers and the reader of the cursor pause
+    groups: list[GroupVerdict] = field(default_factory=list)  # consumers of Kafka, which go on until all is given
+    gate: Gate = field(
+        default_factory=Gate
+    )  # where all producers, members of groups and the reader of the cursor pause
     refusals: Counter[str] = field(default_factory=Counter)  # reads refused with errors that are final to clients
     failures: list[BaseException] = field(default_factory=list)
 
@@ -77,20 +88,32 @@ class Workload:
         """Records acknowledged."""
         return sum(self.acked.values())
 
-    def wait_for_progress(self, timeout_s: float, *, meanwhile: Callable[[], None] = lambda: None) -> str:
+    def end_of(self, place: Place) -> int:
+        """Number of records acknowledged in a partition."""
+        return sum(count for number, count in self.acked.items() if self.place_of[number] == place)
+
+    def wait_for_progress(
+        self, timeout_s: float, *, meanwhile: Callable[[], None] = lambda: None, of_kafka: bool = False
+    ) -> str:
         """Waits until every producer had a whole window acknowledged that it sent after now, and the cursor moved.
+
+        With *of_kafka* also those of Kafka's clients, and until each group of theirs was given something: a client of
+        Kafka may stay with a node that is cut off from all others and believe what that one knows.
 
         *meanwhile* is called again and again. Says who came last.
         """
-        known = {*self.places, (CURSOR_TOPIC, 0)}
+        known = {place for place in self.places if of_kafka or place[0] not in kafka.TOPICS} | {(CURSOR_TOPIC, 0)}
         before = {number: self.acked[number] for number in self.going if self.place_of[number] in known}
         taken = self.taken
+        given = {group.name: group.total() for group in self.groups if of_kafka}
         last: list[str] = []
 
         def stuck() -> list[str]:
             producers = [n for n in before if self.acked[n] < before[n] + 2 * WINDOW]
             waiting = [f"producer {n} of {self.place_of[n]}, {self.acked[n]} acknowledged" for n in producers]
             is_held_up = self.shape.producers in producers or self.taken <= taken
+            behind = [group for group in self.groups if group.total() <= given.get(group.name, -1)]
+            waiting += [f"group {group.name}, given {group.total()}" for group in behind]
             return [*waiting, *([f"the reader of the cursor, handed {self.taken}"] if is_held_up else [])]
 
         def is_over() -> bool:
@@ -116,27 +139,30 @@ class Workload:
 class Crew:
     """The threads of a workload, one for each producer and for each reader."""
 
-    def __init__(self, shape: Shape, bootstraps: Sequence[str]) -> None:
-        """The clients are dealt over *bootstraps*, so that each node has its share of them."""
+    def __init__(self, shape: Shape, bootstraps: Sequence[str], kafkas: Sequence[str]) -> None:
+        """The clients are dealt over *bootstraps*, and *kafkas* for those of Kafka, so that each node has its share."""
         places = shape.places()
         self.workload = Workload(shape)
-        self._bootstraps = bootstraps
+        self._bootstraps, self._kafkas = bootstraps, kafkas
         self._over = threading.Event()
         self._producers: dict[int, tuple[threading.Thread, threading.Event]] = {}
         self._readers: list[threading.Thread] = []
         for number in range(shape.producers + 1):
             self.produce(places[number % len(places)] if number < shape.producers else (CURSOR_TOPIC, 0))
-        for place in places:
+        for place in shape.kafka_places():
+            self.produce(place, by_kafka=True)
+        for place in [*places, *shape.kafka_places()]:
             self.follow(place)
 
-    def produce(self, place: Place, gate: Gate | None = None) -> int:
+    def produce(self, place: Place, gate: Gate | None = None, *, by_kafka: bool = False) -> int:
         """One more producer, which pauses at *gate*, else with all others; gives its number."""
         number = len(self.workload.acked)
         self.workload.place_of[number] = place
         self.workload.acked[number] = 0
         self.workload.going.add(number)
         gate, written = gate or self.workload.gate, threading.Event()
-        thread = _start(_produce, self.workload, number, self._bootstrap(number), gate, written)
+        target, bootstrap = (kafka.produce, self._kafka(number)) if by_kafka else (_produce, self._bootstrap(number))
+        thread = _start(target, self.workload, number, bootstrap, gate, written)
         self._producers[number] = thread, written
         return number
 
@@ -158,6 +184,24 @@ class Crew:
         """The reader of the cursor; *texts* are the addresses of the text protocol."""
         self._readers.append(_start(_follow_cursor, self.workload, texts, self._over))
 
+    def consume_in_groups(self) -> None:
+        """Groups of Kafka's consumers, and somebody who asks what each has committed."""
+        places = self.workload.shape.kafka_places()
+        failures, gate = self.workload.failures, self.workload.gate
+
+        def ends() -> dict[Place, int]:
+            return {place: self.workload.end_of(place) for place in places}
+
+        for name in groups.STRATEGIES:
+            group = GroupVerdict(name)
+            self.workload.groups.append(group)
+            for number in range(groups.MEMBERS):
+                target = groups.consume
+                self._readers.append(
+                    start(failures, target, group, number, self._kafka(number), gate, self._over, ends)
+                )
+            self._readers.append(start(failures, groups.watch, group, places, self._kafka(0), self._over))
+
     def join(self) -> None:
         """Returns when all that was sent is acknowledged and read. Raises what made somebody give up."""
         for _, written in self._producers.values():
@@ -168,27 +212,34 @@ class Crew:
         for thread in self._readers:
             thread.join()
         self.workload.raise_failure()
+        for group in self.workload.groups:
+            group.check_whole({place: self.workload.end_of(place) for place in self.workload.shape.kafka_places()})
+
+    def _kafka(self, number: int) -> str:
+        return self._kafkas[number % len(self._kafkas)]
 
     def _bootstrap(self, number: int) -> str:
         return self._bootstraps[number % len(self._bootstraps)]
 
 
 @contextmanager
-def running(shape: Shape, bootstraps: Sequence[str], texts: Sequence[str]) -> Iterator[Crew]:
+def running(shape: Shape, bootstraps: Sequence[str], texts: Sequence[str], kafkas: Sequence[str]) -> Iterator[Crew]:
     """Runs a workload while the block runs. When it ends, all that was sent is acknowledged and followers caught up."""
     _create_topics(shape, bootstraps)
-    crew = Crew(shape, bootstraps)
+    crew = Crew(shape, bootstraps, kafkas)
     crew.follow_cursor(texts)
+    crew.consume_in_groups()
     yield crew  # what fails here is not kept waiting for clients of a cluster that does not answer
     crew.join()
 
 
 def _create_topics(shape: Shape, bootstraps: Sequence[str]) -> None:
     """Creates the topics and waits until every node has heard of them."""
-    topics = {topic for topic, _ in shape.places()}
+    plain: dict[str, dict[str, str]] = {topic: {} for topic, _ in shape.places()}
+    topics = plain | kafka.TOPICS
     with Client(bootstraps[0]) as client:
-        for topic in sorted(topics):
-            client.create_topic(topic, partitions=shape.partitions)
+        for topic, config in topics.items():
+            client.create_topic(topic, partitions=shape.partitions, config=config)
         client.create_topic(CURSOR_TOPIC)
     for bootstrap in bootstraps:
         with Client(bootstrap) as client:

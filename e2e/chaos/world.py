@@ -26,6 +26,7 @@ from chaos import damage, disks
 from chaos.administration import Administration
 from chaos.clocks import Clocks
 from chaos.faults import Fault, Kind, Target
+from chaos.kafka import KAFKA_PORT
 from chaos.network import Network, address
 from chaos.stores import StoredLog, list_store, read_store
 
@@ -90,6 +91,9 @@ class World:
             self.start(node)
         wait_until("the cluster to be whole", self.is_whole, timeout_s=READY_TIMEOUT_S)
         self._founded = True
+
+    def kafka_address(self, node: int) -> str:
+        return f"{address(node)}:{KAFKA_PORT}"
 
     def text_address(self, node: int) -> str:
         return f"{address(node)}:{TEXT_PORT}"
