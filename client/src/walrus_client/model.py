@@ -329,6 +329,8 @@ class Group:
     state: GroupState | None
     members: int
     protocol: str
+    # Records left to read, as measured some seconds ago; None for a cursor, and before the first measurement.
+    lag: int | None
 
     @classmethod
     def parse(cls, message: log_pb2.Group) -> "Group":
@@ -338,6 +340,7 @@ class Group:
             state=_GROUP_STATES.get(message.state),
             members=message.members,
             protocol=message.protocol,
+            lag=message.lag if message.HasField("lag") else None,
         )
 
 

@@ -35,9 +35,16 @@ def list_groups(context: typer.Context, bootstrap: BootstrapOption = None, outpu
         print_json(as_dict(groups))
         return
     print_table(
-        ("group", "kind", "state", "members", "protocol"),
+        ("group", "kind", "state", "members", "protocol", "lag"),
         (
-            (group.name, group.kind, group.state, group.members if group.state else None, group.protocol or None)
+            (
+                group.name,
+                group.kind,
+                group.state,
+                group.members if group.state else None,
+                group.protocol or None,
+                group.lag,
+            )
             for group in groups
         ),
     )

@@ -500,7 +500,7 @@ class Node(_message.Message):
     def __init__(self, id: _Optional[int] = ..., grpc_address: _Optional[str] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("name", "kind", "state", "members", "protocol")
+    __slots__ = ("name", "kind", "state", "members", "protocol", "lag")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Group.Kind]
@@ -526,12 +526,14 @@ class Group(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: Group.Kind
     state: Group.State
     members: int
     protocol: str
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[Group.Kind, str]] = ..., state: _Optional[_Union[Group.State, str]] = ..., members: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
+    lag: int
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[Group.Kind, str]] = ..., state: _Optional[_Union[Group.State, str]] = ..., members: _Optional[int] = ..., protocol: _Optional[str] = ..., lag: _Optional[int] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ()

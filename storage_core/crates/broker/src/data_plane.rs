@@ -162,6 +162,7 @@ impl DataPlane {
         tasks.spawn("groups", groups::keep_time(broker.groups().clone()));
         tasks.spawn("group marks", groups::keep_told(broker.groups().clone()));
         tasks.spawn("successors", upkeep::successors::keep_ready(copies.clone()));
+        tasks.spawn("group lags", groups::keep_measured(broker.groups().clone()));
         tasks.spawn("left logs", upkeep::left::keep_watch(copies.clone()));
         tasks.spawn("wholeness", upkeep::wholeness::keep_watch(copies));
         Ok(Self { addresses, monitor, broker, publication, runtime: Lock::new(Some(runtime)) })

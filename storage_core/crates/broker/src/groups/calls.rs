@@ -29,6 +29,8 @@ pub(crate) struct GroupSummary {
     /// By which the members share the work; empty before they have agreed on one.
     pub(crate) protocol: String,
     pub(crate) members: u32,
+    /// Records left to read, when that was measured last.
+    pub(crate) lag: Option<u64>,
 }
 
 /// A group with its members and offsets.
@@ -175,7 +177,11 @@ pub(super) async fn answer(
     Ok(match request {
         group_request::Request::List(GroupList { partition, org }) => {
             let groups = service.list_in(partition, &org).await?;
-            let groups = groups.into_iter().map(|(name, view)| state_of(name, &view));
+            let groups = groups.into_iter().map(|(name, view)| {
+                let name = GroupName { org: org.clone(), name };
+                let lag = service.lag(&name);
+                GroupState { lag, ..state_of(name.name, &view) }
+            });
             group_answer::Answer::List(GroupListAnswer { groups: groups.collect() })
         }
         group_request::Request::Describe(GroupDescribe { org, name }) => {
@@ -241,7 +247,8 @@ fn summary_of(state: &GroupState) -> Result<GroupSummary> {
         _ => return Err(unexpected()),
     };
     let (name, protocol) = (state.name.clone(), state.protocol.clone());
-    Ok(GroupSummary { name, phase, protocol, members: state.member_count })
+        lag: None,
+    Ok(GroupSummary { name, phase, protocol, members: state.member_count, lag: state.lag })
 }
 
 fn details_of(state: GroupState) -> Result<GroupDetails> {

@@ -15,6 +15,7 @@ use walrus_owners::Term;
 use super::ledger::Ledger;
 use crate::cluster::leadership::Leadership;
 use crate::node::error::{Error, Result};
+use crate::node::locks::Lock;
 use crate::node::names::{OrgName, TopicPath};
 use crate::node::obstacle::Obstacle;
 use crate::node::patience;
@@ -38,6 +39,8 @@ struct Inner {
     owners: Vec<Arc<Owner<Ledger>>>,
     /// Whether a leader that serves no more is being replaced, by partition.
     waking: Vec<AtomicBool>,
+    /// How far the groups that this node coordinates were behind when that was measured last.
+    lags: Lock<BTreeMap<GroupName, u64>>,
 }
 
 /// A group, as whoever describes it sees it.
@@ -60,7 +63,7 @@ impl GroupService {
         let finder = Finder::new(topics.clone(), path, PARTITIONS, settings.collect(), Ledger::nothing);
         let owners = (0..PARTITIONS).map(|partition| Arc::new(Owner::new(finder.log(partition)))).collect();
         let waking = (0..PARTITIONS).map(|_| AtomicBool::new(false)).collect();
-        Self { inner: Arc::new(Inner { topics, finder, owners, waking }) }
+        Self { inner: Arc::new(Inner { topics, finder, owners, waking, lags: Lock::default() }) }
     }
 
     /// The node that coordinates a group. Makes the topic of groups if need be. `NotLeader` while nobody does; then another node is
@@ -205,6 +208,17 @@ impl GroupService {
             let of_org = ledger.groups().filter(|(name, _)| name.org == org);
             of_org.map(|(name, group)| (name.name.clone(), view(group))).collect()
         })
+    }
+
+    /// Records that a group was behind in all its partitions together when that was measured last; `None` if it was not measured
+    /// here.
+    pub(super) fn lag(&self, name: &GroupName) -> Option<u64> {
+        self.inner.lags.lock().get(name).copied()
+    }
+
+    /// Keeps what was measured in the place of what was before.
+    pub(super) fn note_lags(&self, lags: BTreeMap<GroupName, u64>) {
+        *self.inner.lags.lock() = lags;
     }
 
     pub(super) fn topics(&self) -> &Arc<Topics> {

@@ -143,6 +143,7 @@ fn group_message(summary: GroupSummary) -> Group {
         state: state.into(),
         members: summary.members,
         protocol: summary.protocol,
+        lag: summary.lag,
     }
 }
 

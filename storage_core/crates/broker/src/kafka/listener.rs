@@ -22,15 +22,15 @@ pub(crate) async fn serve(door: Door, broker: Broker, listener: Listener, traffi
         let (stream, from, place) = match entered {
             Arrival::Admitted(stream, from, place) => (stream, from, place),
             Arrival::Refused(..) => {
-                context.traffic.connections_refused.inc();
+                context.traffic.connections.connections_refused.inc();
                 continue; // a client that is closed on tries another node; there is no frame to tell it why
             }
         };
         let context = Arc::clone(&context);
-        context.traffic.connections.inc();
+        context.traffic.connections.connections.inc();
         sessions.spawn(async move {
             session::run(stream, from, &context, pace).await;
-            context.traffic.connections.dec();
+            context.traffic.connections.connections.dec();
             drop(place);
         });
     }

@@ -8,6 +8,7 @@ mod admin;
 mod answer;
 mod api_versions;
 mod apis;
+mod clients;
 mod context;
 mod creation;
 mod dispatch;

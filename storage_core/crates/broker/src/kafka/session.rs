@@ -13,12 +13,14 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::{Answer, Outcome};
+use super::clients::Present;
 use super::context::Context;
 use super::dispatch;
 use super::frame::{self, BadFrame};
 use super::request::{self, Request};
 use super::telling::Telling;
-use super::window::{Outbox, Window};
+use super::traffic::Meter;
+use super::window::{Asked, Outbox, Window};
 use crate::edge::Pace;
 use crate::node::budget::{Held, Purpose};
 use crate::node::error::{Error, Result};
@@ -28,6 +30,9 @@ use crate::node::patience;
 const READ_BYTES: usize = 8 << 10;
 /// Memory that is taken at a time for a frame whose length is known; it is counted as it is filled.
 const FRAME_STEP_BYTES: usize = 1 << 20;
+
+/// First version of ApiVersions in which clients say what software they are.
+const SOFTWARE_SINCE: i16 = 3;
 
 /// A request of many small parts takes so many times its bytes once it is decoded. An append is nearly all records, which stay
 /// where they are.
@@ -49,6 +54,8 @@ pub(super) async fn run(stream: TcpStream, from: SocketAddr, context: &Context, 
         window: Window::new(),
         outbox: Outbox::default(),
         next: None,
+        meter: None,
+        client: None,
         has_asked: false,
         last_sign: Instant::now(),
         write_by: None,
@@ -60,7 +67,7 @@ pub(super) async fn run(stream: TcpStream, from: SocketAddr, context: &Context, 
         End::Full(error) => tracing::warn!(%from, %error, "no memory for a Kafka request"),
         End::Refused(why) => tracing::info!(%from, why, "Kafka connection is closed"),
         End::BadFrame(problem) => {
-            context.traffic.bad_frames.inc();
+            context.traffic.connections.bad_frames.inc();
             tracing::info!(%from, %problem, "Kafka connection is closed");
         }
     }
@@ -88,13 +95,28 @@ struct Session<'a> {
     window: Window<'a>,
     outbox: Outbox,
     /// A request that waits for the window.
-    next: Option<(frame::Header, Option<Request>, usize)>,
+    next: Option<Next>,
+    /// Counts the requests of the API that was used last.
+    meter: Option<Meter>,
+    /// Counts the connection among those of its client's software, once that is known.
+    client: Option<Present<'a>>,
     /// Whether any request has come.
     has_asked: bool,
     /// When something last came or was answered.
     last_sign: Instant,
     /// The client must have taken what waits for the socket by then.
     write_by: Option<Instant>,
+}
+
+/// A request that waits for the window.
+struct Next {
+    header: frame::Header,
+    /// `None` if it is not served.
+    request: Option<Request>,
+    /// Length of its frame.
+    bytes: usize,
+    /// When it was whole.
+    at: Instant,
 }
 
 /// Why a connection ends.
@@ -119,7 +141,7 @@ enum End {
 /// What happens next on a connection.
 enum Event {
     Written(io::Result<()>),
-    Answered(Outcome),
+    Answered(Asked, Outcome),
     Readable(Result<io::Result<()>>),
     Late,
     Stopping,
@@ -151,7 +173,7 @@ impl Session<'_> {
             let event = tokio::select! {
                 biased;
                 written = self.outbox.write(stream), if !self.outbox.is_empty() => Event::Written(written),
-                Some(outcome) = self.window.next() => Event::Answered(outcome),
+                Some((asked, outcome)) = self.window.next() => Event::Answered(asked, outcome),
                 readable = readable, if wants_more => Event::Readable(readable),
                 () = stop.cancelled(), if !is_stopping => Event::Stopping,
                 () = late(deadline) => Event::Late,
@@ -164,9 +186,14 @@ impl Session<'_> {
                     self.last_sign = Instant::now();
                     self.write_by = self.write_by.filter(|_| !self.outbox.is_empty());
                 }
-                Event::Answered(Outcome::Answered(answer)) => self.send(answer),
-                Event::Answered(Outcome::Silent) => self.last_sign = Instant::now(),
-                Event::Answered(Outcome::Closed { why }) => return End::Refused(why),
+                Event::Answered(asked, outcome) => {
+                    self.meter(asked.header).observe(asked.at.elapsed());
+                    match outcome {
+                        Outcome::Answered(answer) => self.send(answer),
+                        Outcome::Silent => self.last_sign = Instant::now(),
+                        Outcome::Closed { why } => return End::Refused(why),
+                    }
+                }
                 Event::Readable(Err(error)) => return End::Full(error),
                 Event::Readable(Ok(readable)) => {
                     if let Err(problem) = readable.and_then(|()| self.receive()) {
@@ -192,19 +219,38 @@ impl Session<'_> {
                 self.input.began = None;
                 let bytes = frame.len();
                 let (header, request) = request::decode(frame).map_err(End::BadFrame)?;
-                self.context.traffic.count(header);
-                self.next = Some((header, request, bytes));
+                self.meter(header).count();
+                self.notice_client(header, request.as_ref());
+                self.next = Some(Next { header, request, bytes, at: Instant::now() });
             }
-            let is_append = matches!(&self.next, Some((_, Some(Request::Produce(_)), _)));
+            let is_append = matches!(&self.next, Some(Next { request: Some(Request::Produce(_)), .. }));
             if !self.window.has_room(is_append) {
                 return Ok(());
             }
-            let Some((header, request, bytes)) = self.next.take() else { return Ok(()) };
+            let Some(Next { header, request, bytes, at }) = self.next.take() else { return Ok(()) };
             let memory = if is_append { bytes } else { bytes.saturating_mul(DECODED_RATIO) };
             let held = self.context.broker.cluster().share(Purpose::Appends).hold(memory);
             self.input.held.set(self.input.bytes.len());
             let answering = dispatch::begin(self.context, self.telling, self.from, header, request);
-            self.window.begin(answering, held, is_append);
+            self.window.begin(answering, Asked { header, at, held }, is_append);
+        }
+    }
+
+    /// What counts the requests of an API.
+    fn meter(&mut self, header: frame::Header) -> &Meter {
+        let traffic = &self.context.traffic;
+        let known = self.meter.take().filter(|meter| meter.is_of(header));
+        self.meter.insert(known.unwrap_or_else(|| traffic.meter(header)))
+    }
+
+    /// Counts the connection among those of its client's software, if the client says what that is.
+    fn notice_client(&mut self, header: frame::Header, request: Option<&Request>) {
+        if let Some(Request::ApiVersions(asked)) = request
+            && header.version >= SOFTWARE_SINCE
+        {
+            self.client = None; // else it would be counted twice for a moment
+            let clients = &self.context.traffic.clients;
+            self.client = Some(clients.enter(&asked.client_software_name, &asked.client_software_version));
         }
     }
 

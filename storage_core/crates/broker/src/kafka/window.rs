@@ -10,8 +10,10 @@ use bytes::{Buf as _, Bytes};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::answer::{Answer, Outcome};
+use super::frame::Header;
 use crate::node::budget::Held;
 
 /// Limit on the appends of one connection that are answered at a time; the client's next ones wait in its own buffers.
@@ -25,11 +27,20 @@ const PIECES_MAX: usize = 64;
 /// The future of a request's outcome.
 pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
+/// A request that is being answered.
+pub(super) struct Asked {
+    pub(super) header: Header,
+    /// When it was whole.
+    pub(super) at: Instant,
+    /// Counts its bytes until it is answered.
+    pub(super) held: Held,
+}
+
 /// Requests that are being answered, oldest first.
 pub(super) struct Window<'a> {
     requests: FuturesOrdered<Answering<'a>>,
-    /// Counts the bytes of each request until it is answered.
-    held: VecDeque<Held>,
+    /// What was asked, in the same order.
+    asked: VecDeque<Asked>,
     bytes: usize,
     /// A request that is no append is answered alone.
     has_other: bool,
@@ -37,7 +48,7 @@ pub(super) struct Window<'a> {
 
 impl<'a> Window<'a> {
     pub(super) fn new() -> Self {
-        Self { requests: FuturesOrdered::new(), held: VecDeque::new(), bytes: 0, has_other: false }
+        Self { requests: FuturesOrdered::new(), asked: VecDeque::new(), bytes: 0, has_other: false }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -53,19 +64,20 @@ impl<'a> Window<'a> {
 
     /// Begins a request behind those that are here. It starts when the window is polled next: that first poll gives an append its
     /// place in the order of its partition.
-    pub(super) fn begin(&mut self, request: Answering<'a>, held: Held, is_append: bool) {
-        self.bytes += held.bytes();
-        self.held.push_back(held);
+    pub(super) fn begin(&mut self, request: Answering<'a>, asked: Asked, is_append: bool) {
+        self.bytes += asked.held.bytes();
+        self.asked.push_back(asked);
         self.has_other = !is_append;
         self.requests.push_back(request);
     }
 
-    /// The oldest request's outcome; `None` when there is no request. Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Option<Outcome> {
+    /// The oldest request and its outcome; `None` when there is no request. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Option<(Asked, Outcome)> {
         let outcome = self.requests.next().await?;
-        self.bytes -= self.held.pop_front().map_or(0, |held| held.bytes());
+        let asked = self.asked.pop_front().expect("each request is there once");
+        self.bytes -= asked.held.bytes();
         self.has_other = false;
-        Some(outcome)
+        Some((asked, outcome))
     }
 }
 

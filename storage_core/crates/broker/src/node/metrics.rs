@@ -39,6 +39,25 @@ struct ReplicaLabel {
     replica: u32,
 }
 
+/// Label of what is counted for each partition in which a group has committed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabel {
+    org: String,
+    group: String,
+    topic: String,
+    partition: u32,
+}
+
+/// How far a group is behind in a partition.
+pub(crate) struct GroupLag {
+    pub(crate) org: String,
+    pub(crate) group: String,
+    pub(crate) topic: String,
+    pub(crate) partition: u32,
+    /// Records from the group's committed offset to the high watermark.
+    pub(crate) lag: u64,
+}
+
 /// What the leader of a partition's open segment knows of it.
 pub(crate) struct LedPartition {
     pub(crate) topic: String,
@@ -93,6 +112,7 @@ pub struct Metrics {
     silent_replicas: Family<PartitionLabel, Gauge>,
     held_bytes: Family<ShareLabel, Gauge>,
     replica_lags: Family<ReplicaLabel, Gauge>,
+    group_lags: Family<GroupLabel, Gauge>,
     under_replicated: Gauge,
     /// Leaders that too many replicas refused.
     pub(crate) deposed: Counter,
@@ -156,6 +176,7 @@ impl Metrics {
             silent_replicas: Family::default(),
             held_bytes: Family::default(),
             replica_lags: Family::default(),
+            group_lags: Family::default(),
             under_replicated: Gauge::default(),
             deposed: Counter::default(),
             recovered: Family::default(),
@@ -238,6 +259,9 @@ impl Metrics {
         registry.register("walrus_held_bytes", help, m.held_bytes.clone());
         let help = "Records of the open segment that a replica has not acknowledged";
         registry.register("walrus_replica_lag", help, m.replica_lags.clone());
+        let help =
+            "Records from the committed offset of a group that this node coordinates to the high watermark";
+        registry.register("walrus_group_lag", help, m.group_lags.clone());
         let help = "Partitions led by this node whose open segment lacks a replica";
         registry.register("walrus_under_replicated", help, m.under_replicated.clone());
         registry.register("walrus_deposed", "Leaders that too many replicas refused", m.deposed.clone());
@@ -294,6 +318,7 @@ impl Metrics {
     /// Shows the partitions that this node leads; those that it led before are not shown any more.
     pub(crate) fn show_partitions(&self, led: Vec<LedPartition>) {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let _nobody_looks_meanwhile = self.registry.lock();
         self.epochs.clear();
         self.high_watermarks.clear();
         self.silent_replicas.clear();
@@ -309,6 +334,16 @@ impl Metrics {
             self.epochs.get_or_create(&label).set(epoch.into());
             self.high_watermarks.get_or_create(&label).set(number(high_watermark));
             self.silent_replicas.get_or_create(&label).set(number(silent_replicas as u64));
+        }
+    }
+
+    /// Shows how far the groups that this node coordinates are behind; those that it coordinated before are not shown any more.
+    pub(crate) fn show_group_lags(&self, lags: Vec<GroupLag>) {
+        let _nobody_looks_meanwhile = self.registry.lock();
+        self.group_lags.clear();
+        for GroupLag { org, group, topic, partition, lag } in lags {
+            let label = GroupLabel { org, group, topic, partition };
+            self.group_lags.get_or_create(&label).set(i64::try_from(lag).unwrap_or(i64::MAX));
         }
     }
 

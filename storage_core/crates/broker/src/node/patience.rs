@@ -183,6 +183,8 @@ pub(crate) const GROUP_COORDINATOR: Duration = s(10);
 pub(crate) const GROUP_CALL: Duration = s(5);
 /// Pause between two looks at groups that nobody uses any more.
 pub(crate) const GROUP_EXPIRY_LOOK: Duration = s(60);
+/// Pause between two looks at how far groups are behind.
+pub(crate) const GROUP_LAG_LOOK: Duration = s(5);
 /// No group is forgotten so long after its coordinator took over: clients that could not reach the one before come back meanwhile.
 pub(crate) const GROUP_EXPIRY_HOLD: Duration = s(3_600);
 /// A group that nobody has used for so long is forgotten, as Kafka's brokers do by default.

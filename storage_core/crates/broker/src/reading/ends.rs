@@ -37,15 +37,21 @@ impl Reading {
         lead.map_or_else(|| end_of(last, None), |lead| lead.high_watermark.get())
     }
 
+    /// The ends of some partitions of any topics, as far as they are sure. Asks each node once.
+    pub(crate) async fn told_ends(&self, partitions: Vec<Partition>) -> Vec<Option<u64>> {
+        let partitions = with_last_segments(partitions);
+        let (sizes, silent) = self.sizes(&partitions.iter().collect::<Vec<_>>()).await;
+        let end = |partition: &Partition| {
+            let last = partition.segments.last()?;
+            let is_sure = doubt_of(last, &sizes, &silent).is_none();
+            is_sure.then(|| end_of(last, sizes.get(&last.descriptor.id)))
+        };
+        partitions.iter().map(end).collect()
+    }
+
     /// The ends of some partitions of a topic, or why one is not sure. Asks each node once.
-    pub(crate) async fn ends_of(
-        &self,
-        topic: &TopicPath,
-        mut partitions: Vec<Partition>,
-    ) -> Vec<Result<u64>> {
-        for partition in &mut partitions {
-            partition.segments.drain(..partition.segments.len().saturating_sub(1));
-        }
+    pub(crate) async fn ends_of(&self, topic: &TopicPath, partitions: Vec<Partition>) -> Vec<Result<u64>> {
+        let partitions = with_last_segments(partitions);
         let (sizes, silent) = self.sizes(&partitions.iter().collect::<Vec<_>>()).await;
         let end = |partition: &Partition| {
             let none = || Obstacle::WithoutSegment { partition: format!("{topic}-{}", partition.index) };
@@ -113,6 +119,14 @@ impl Reading {
         };
         (facts.filter_map(size).collect(), silent)
     }
+}
+
+/// Partitions with the last of their segments only.
+fn with_last_segments(mut partitions: Vec<Partition>) -> Vec<Partition> {
+    for partition in &mut partitions {
+        partition.segments.drain(..partition.segments.len().saturating_sub(1));
+    }
+    partitions
 }
 
 /// The size of a segment, as far as the node that was asked knows it.

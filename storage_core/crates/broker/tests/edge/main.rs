@@ -17,6 +17,7 @@ mod kafka_handshake;
 mod kafka_leaders;
 mod kafka_member;
 mod kafka_produce;
+mod kafka_metrics;
 mod limits;
 #[allow(dead_code, reason = "the tests of the cluster interfere with them")]
 #[path = "../cluster/links.rs"]
