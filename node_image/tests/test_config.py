@@ -44,6 +44,22 @@ def test_without_flags_the_documented_defaults_hold() -> None:
     assert config.hand_over_ms == 10_000
 
 
+def test_a_collector_of_spans_is_taken_from_its_usual_variable() -> None:
+    assert parse().otlp_endpoint is None
+    assert parse(OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4317").otlp_endpoint == "http://collector:4317"
+    config = parse("--otlp-endpoint", "http://127.0.0.1:4317", "--otlp-share", "0.01")
+    assert (config.otlp_endpoint, config.otlp_share) == ("http://127.0.0.1:4317", 0.01)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--otlp-endpoint", "collector:4317"), ("--otlp-endpoint", "https://collector:4317"), ("--otlp-share", "1.5")],
+)
+def test_a_collector_that_cannot_be_asked_is_refused(flags: tuple[str, str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(*flags)
+
+
 def test_variables_of_the_original_work() -> None:
     config = parse(
         WALRUS_DATA_DIR="/a",

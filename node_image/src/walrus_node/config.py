@@ -33,7 +33,10 @@ _OTHER_NAMES = {
     "data_dir": ("RAFKA_DATA_DIR",),
     "segment_entries_max": ("WALRUS_MAX_SEGMENT_ENTRIES",),
     "log_level": ("RUST_LOG",),
+    "otlp_endpoint": ("OTEL_EXPORTER_OTLP_ENDPOINT",),
 }
+# Share of appends and reads of which spans are made, where a collector is given.
+_SPANS_SHARE = 1.0
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _RUST_LEVELS = {"error", "warn", "info", "debug", "trace", "off"}
 
@@ -134,6 +137,9 @@ class Config:
     # 0: a node that stops hands nothing over.
     hand_over_ms: int
     secret_file: Path | None
+    # None: spans are sent nowhere.
+    otlp_endpoint: str | None
+    otlp_share: float
     log_level: str
     log_file: Path | None
     test_controls: bool
@@ -221,6 +227,8 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
         memory_budget_bytes=flags.memory_budget,
         hand_over_ms=flags.hand_over_timeout,
         secret_file=flags.secret_file,
+        otlp_endpoint=flags.otlp_endpoint,
+        otlp_share=flags.otlp_share,
         log_level=flags.log_level,
         log_file=flags.log_file,
         test_controls=flags.test_controls,
@@ -400,6 +408,19 @@ def _parser() -> argparse.ArgumentParser:
         help="how long SIGTERM may wait until other nodes lead what this one led; 0: not at all",
     )
     add(
+        "--otlp-endpoint",
+        type=_collector,
+        metavar="http://HOST:PORT",
+        help="send spans of appends and reads to this collector, by OTLP over gRPC [also OTEL_EXPORTER_OTLP_ENDPOINT]",
+    )
+    add(
+        "--otlp-share",
+        default=_SPANS_SHARE,
+        type=_share,
+        metavar="SHARE",
+        help="share of appends and reads of which spans are made, 0 to 1",
+    )
+    add(
         "--log-level",
         default="info",
         type=_log_level,
@@ -574,6 +595,21 @@ def _timeout(text: str) -> int:
 def _budget(text: str) -> int:
     size = _size(text)
     return size if size >= MEMORY_BUDGET_MIN else _refuse(f"{text!r} is too small: at least 32MiB")
+
+
+def _collector(text: str) -> str:
+    if not text.startswith("http://"):
+        _refuse(f"{text!r} is not http://HOST:PORT")
+    _address(text.removeprefix("http://").removesuffix("/"))
+    return text
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        _refuse(f"{text!r} is no number")
+    return share if 0 <= share <= 1 else _refuse(f"{text!r} is not between 0 and 1")
 
 
 def _log_level(text: str) -> str:

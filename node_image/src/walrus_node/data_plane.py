@@ -80,6 +80,8 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
     }
     if config.memory_budget_bytes is not None:
         options["memory_budget_bytes"] = config.memory_budget_bytes
+    if config.otlp_endpoint is not None:
+        options["spans"] = {"endpoint": config.otlp_endpoint, "share": config.otlp_share}
     if config.secret_file:
         options["secret_file"] = str(config.secret_file)
     if config.test_wire:

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use opentelemetry::KeyValue;
 use serde_json::Value;
 use tokio::sync::watch;
-use walrus_log::batch::{Batch, RecordsSeen};
+use walrus_log::batch::{Batch, BatchHeader, RecordsSeen};
 use walrus_metadata::Remains;
 use walrus_model::TopicId;
 
@@ -20,6 +21,7 @@ use crate::cursors::{Consumer, CursorService};
 use crate::groups::GroupService;
 use crate::node::error::Result;
 use crate::node::names::{OrgName, PartitionRef, TopicPath};
+use crate::node::spans::Spans;
 use crate::partition::Partitions;
 use crate::partition::ack::AppendAck;
 use crate::reading::Reading;
@@ -29,12 +31,17 @@ use crate::topics::Topics;
 use crate::topics::catalogue::{ConfigChange, NewTopic};
 use crate::topics::view::{NodeView, PartitionView, TopicDescription, TopicInfo, TopicState};
 
+/// Names of the spans of an append and of a read.
+const PRODUCE_SPAN: &str = "walrus.broker.produce.store";
+const FETCH_SPAN: &str = "walrus.broker.fetch.read";
+
 /// The data plane as the listeners see it. Cheap to clone.
 #[derive(Clone)]
 pub struct Broker {
     topics: Arc<Topics>,
     cursors: CursorService,
     groups: GroupService,
+    spans: Arc<Spans>,
 }
 
 /// Appends and reads of records.
@@ -43,7 +50,10 @@ impl Broker {
     /// unknown topic of an organisation if `auto_create_topics`. Calls for one partition that are polled first in some order
     /// reach its log in this order, as long as none of them fails.
     pub async fn append(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
-        self.topics.append(to, batch).await
+        let begun = self.spans.begin(|| size_of(&batch));
+        let result = self.topics.append(to, batch).await;
+        self.spans.end(PRODUCE_SPAN, begun, &result, |size, ack| facts_of_append(to, size, ack));
+        result
     }
 
     /// Does the same with a batch that was parsed and whose records were looked at, and creates no topic. Gives up after
@@ -55,12 +65,18 @@ impl Broker {
         walked: (&Batch<'_>, &RecordsSeen),
         patience: Duration,
     ) -> Result<AppendAck> {
-        self.topics.append_walked(to, batch, walked, patience).await
+        let begun = self.spans.begin(|| size_of(&batch));
+        let result = self.topics.append_walked(to, batch, walked, patience).await;
+        self.spans.end(PRODUCE_SPAN, begun, &result, |size, ack| facts_of_append(to, size, ack));
+        result
     }
 
     /// Reads below the high watermark. Waits at it for `options.wait`, then answers an empty page.
     pub async fn read(&self, from: &PartitionRef, offset: u64, options: ReadOptions) -> Result<ReadPage> {
-        self.topics.reading().read(from, offset, options).await
+        let begun = self.spans.begin(|| ());
+        let result = self.topics.reading().read(from, offset, options).await;
+        self.spans.end(FETCH_SPAN, begun, &result, |(), page| facts_of_read(from, offset, page));
+        result
     }
 
     /// The offsets of a topic's partitions at points of time, one answer for each question; see [`OffsetAt`].
@@ -218,15 +234,20 @@ impl Broker {
 
 /// The parts that it is made of.
 impl Broker {
-    pub(crate) fn new(topics: Arc<Topics>) -> Self {
+    pub(crate) fn new(topics: Arc<Topics>, spans: Arc<Spans>) -> Self {
         let cursors = CursorService::new(topics.clone(), topics.cluster().metrics());
         let groups = GroupService::new(topics.clone());
-        Self { topics, cursors, groups }
+        Self { topics, cursors, groups, spans }
     }
 
     /// The cluster as this node sees it.
     pub(crate) fn cluster(&self) -> &Arc<Cluster> {
         self.topics.cluster()
+    }
+
+    /// What tells a collector of appends and reads.
+    pub(crate) fn spans(&self) -> &Spans {
+        &self.spans
     }
 
     /// The copies on this node.
@@ -243,4 +264,48 @@ impl Broker {
     pub(crate) fn reading(&self) -> &Arc<Reading> {
         self.topics.reading()
     }
+}
+
+/// Numbers of records and of bytes in a batch.
+fn size_of(batch: &[u8]) -> (u32, usize) {
+    (BatchHeader::peek(batch).map_or(0, |header| header.record_count()), batch.len())
+}
+
+/// What a span tells of an append.
+fn facts_of_append(
+    to: &PartitionRef,
+    (records, bytes): (u32, usize),
+    ack: Option<&AppendAck>,
+) -> Vec<KeyValue> {
+    let mut facts = place_of(to);
+    facts.extend([number("record_count", records.into()), number("bytes", bytes as u64)]);
+    facts.extend(ack.map(|ack| number("base_offset", ack.base_offset)));
+    facts
+}
+
+/// What a span tells of a read.
+fn facts_of_read(from: &PartitionRef, offset: u64, page: Option<&ReadPage>) -> Vec<KeyValue> {
+    let mut facts = place_of(from);
+    facts.push(number("fetch_offset", offset));
+    if let Some(page) = page {
+        let bytes: usize = page.pieces.iter().map(Bytes::len).sum();
+        facts.extend([
+            number("returned_count", page.record_count()),
+            number("high_watermark", page.high_watermark),
+            number("bytes", bytes as u64),
+        ]);
+    }
+    facts
+}
+
+fn place_of(partition: &PartitionRef) -> Vec<KeyValue> {
+    vec![
+        KeyValue::new("organisation", partition.topic.org.to_string()),
+        KeyValue::new("topic", partition.topic.name.to_string()),
+        KeyValue::new("partition", i64::from(partition.partition)),
+    ]
+}
+
+fn number(name: &'static str, number: u64) -> KeyValue {
+    KeyValue::new(name, i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -30,6 +30,7 @@ use crate::node::locks::Lock;
 use crate::node::metrics::{LedPartition, Metrics};
 use crate::node::patience;
 use crate::node::secret::Secrets;
+use crate::node::spans::Spans;
 use crate::node::start_error::StartError;
 use crate::node::tasks::Tasks;
 use crate::partition::Partitions;
@@ -113,6 +114,7 @@ impl DataPlane {
         tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
         let monitor = Arc::new(tokio::sync::watch::Sender::new(config.monitor_period()));
         let caps = config.caps();
+        let spans = Spans::open(config.spans.as_ref(), config.node_id, &runtime)?;
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
         metrics.note_backend(&store.backend());
@@ -123,7 +125,7 @@ impl DataPlane {
         let partitions = Arc::new(Partitions::new(copies.clone()));
         let publication = Arc::new(Publication::new(partitions.clone()));
         let topics = Arc::new(Topics::new(Arc::new(Reading::new(partitions.clone()))));
-        let broker = Broker::new(topics);
+        let broker = Broker::new(topics, Arc::new(spans));
         let traffic = Arc::new(text::traffic(&metrics));
         let kafka_traffic = Arc::new(kafka::traffic(&metrics));
         for listener in of_clients {
@@ -323,6 +325,7 @@ impl DataPlane {
         let in_time = runtime.block_on(self.broker.cluster().tasks().stop(grace));
         self.broker.cluster().control().close();
         self.broker.cluster().peers().close();
+        self.broker.spans().close();
         runtime.shutdown_timeout(patience::RUNTIME_STOP);
         if let Err(error) = self.broker.bucket().store().close() {
             tracing::error!(%error, "the store did not close cleanly");

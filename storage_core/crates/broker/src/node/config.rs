@@ -13,6 +13,7 @@ use walrus_model::{DiskId, FsyncSchedule, NoSchedule, ProcessId};
 
 use crate::node::budget;
 use crate::node::listener_options::ListenerOptions;
+use crate::node::spans::SpanOptions;
 use crate::node::strangers::{Caps, Silence};
 use crate::node::versions::WireVersions;
 
@@ -129,6 +130,9 @@ pub struct Config {
     /// voted, and a store that lost its votes is gone on with.
     #[serde(default)]
     pub is_only_node: bool,
+    /// Where spans of appends and reads are sent; nowhere if there is none.
+    #[serde(default)]
+    pub spans: Option<SpanOptions>,
     /// Whether [`crate::DataPlane::test_control`] is open.
     #[serde(default)]
     pub test_controls: bool,
@@ -181,6 +185,7 @@ impl Config {
         if config.memory_budget_bytes < budget::BYTES_MIN {
             return Err(ConfigError(format!("memory_budget_bytes must be at least {}", budget::BYTES_MIN)));
         }
+        config.spans.as_ref().map_or(Ok(()), SpanOptions::check)?;
         config.store_options()?;
         let mut keys = vec![format!("text/{DEFAULT_ORG}"), format!("grpc/{DEFAULT_ORG}")];
         for listener in &config.listeners {

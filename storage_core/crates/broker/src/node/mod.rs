@@ -14,6 +14,7 @@ pub(crate) mod obstacle;
 pub(crate) mod patience;
 pub mod proto;
 pub(crate) mod secret;
+pub(crate) mod spans;
 pub(crate) mod start_error;
 pub(crate) mod strangers;
 pub(crate) mod tasks;

@@ -279,6 +279,8 @@ pub(crate) const GRPC_STOP: Duration = ms(1_200);
 pub(crate) const TEXT_STOP: Duration = ms(1_000);
 /// Running requests of Kafka's protocol have so long to end.
 pub(crate) const KAFKA_STOP: Duration = ms(1_000);
+/// A node that stops sends the last spans to their collector for so long at most.
+pub(crate) const SPANS_SENT: Duration = ms(1_000);
 /// Recording the deliveries of text clients has so long.
 pub(crate) const TEXT_STOP_DELIVERIES: Duration = ms(300);
 /// Tasks that still run have so long to end before they are dropped.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::time::Instant;
-use walrus_log::batch::{Batch, BatchError};
+use walrus_log::batch::{Batch, BatchError, BatchHeader};
 use walrus_log::{Log, LogId};
 use walrus_metadata::{Segment, SegmentState};
 use walrus_model::{Descriptor, SegmentId};
@@ -65,6 +65,19 @@ pub struct ReadPage {
 }
 
 impl ReadPage {
+    /// Number of records in all batches, by their headers.
+    pub(crate) fn record_count(&self) -> u64 {
+        let mut count = 0;
+        for piece in &self.pieces {
+            let mut rest = &piece[..];
+            while let Ok(header) = BatchHeader::peek(rest) {
+                count += u64::from(header.records_left());
+                rest = rest.get(header.size_bytes()..).unwrap_or_default();
+            }
+        }
+        count
+    }
+
     /// The batches one by one. An error where what a node answered is no batch; nothing follows it.
     pub fn batches(&self) -> impl Iterator<Item = Result<Bytes, BatchError>> {
         self.pieces.iter().flat_map(|piece| {
@@ -423,7 +436,7 @@ impl Reading {
         // What is durable here and not yet on enough disks is not readable.
         while next_offset > high_watermark {
             let Some(last) = slices.batches.pop() else { break };
-            let header = walrus_log::batch::BatchHeader::peek(&last);
+            let header = BatchHeader::peek(&last);
             let header = header
                 .map_err(|problem| Error::Internal { message: format!("a stored batch: {problem}") })?;
             next_offset = header.base_offset;

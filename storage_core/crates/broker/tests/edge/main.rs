@@ -32,3 +32,4 @@ mod producers;
 mod shared_cursors;
 mod text_client;
 mod text_protocol;
+mod spans;
