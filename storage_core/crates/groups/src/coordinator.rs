@@ -144,6 +144,17 @@ impl Coordinator {
         }
     }
 
+    /// Gives the members of all groups more time, for the process stood still for a while and could hear nobody. Call it before
+    /// [`Coordinator::tick`].
+    pub fn stood_still(&mut self, for_ms: u64, now_ms: u64) {
+        for name in self.groups.keys().cloned().collect::<Vec<_>>() {
+            self.act(&name, now_ms, |group, now_ms| {
+                group.stood_still(for_ms, now_ms);
+                ((), Vec::new())
+            });
+        }
+    }
+
     /// Has groups forgotten that have had neither members nor commits for long; answers which. `reached_ms` is a time since the epoch
     /// that no single clock decides.
     pub fn expire(&mut self, now_ms: u64, reached_ms: i64, forgetting: Forgetting) -> Vec<GroupName> {

@@ -37,6 +37,21 @@ impl Group {
         self.effects()
     }
 
+    /// The coordinator stood still for a time, in which nobody could say anything to it: members have a whole session from now on, as
+    /// with a new coordinator, and everything else that is due comes later by that time. Call it before [`Group::tick`].
+    pub fn stood_still(&mut self, for_ms: u64, now_ms: u64) {
+        self.members.values_mut().for_each(|member| member.heard(now_ms));
+        self.given.values_mut().for_each(|until_ms| *until_ms += for_ms);
+        match &mut self.state {
+            State::Preparing { delayed_to_ms, until_ms } => {
+                *delayed_to_ms = delayed_to_ms.map(|to_ms| to_ms + for_ms);
+                *until_ms += for_ms;
+            }
+            State::Sharing { until_ms, .. } => *until_ms += for_ms,
+            State::Empty | State::Stable => {}
+        }
+    }
+
     fn take_out(&mut self, leave: &Leave) -> Result<(), Refusal> {
         let id = match &leave.instance {
             Some(instance) => self.instances.get(instance).cloned().ok_or(Refusal::UnknownMember)?,

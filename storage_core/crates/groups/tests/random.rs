@@ -24,6 +24,8 @@ enum Step {
     Store,
     /// Time passes.
     Wait(u64),
+    /// The coordinator stands still.
+    Stand(u64),
     /// The coordinator goes on elsewhere, with the records that were stored.
     Move,
 }
@@ -37,6 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => client().prop_map(Step::Commit),
         4 => Just(Step::Store),
         2 => (1..REBALANCE_MS).prop_map(Step::Wait),
+        1 => (1..3 * REBALANCE_MS).prop_map(Step::Stand),
         1 => Just(Step::Move),
     ];
     proptest::collection::vec(step, 0..200)
@@ -120,6 +123,7 @@ impl Life {
             }
             Step::Store => drop(self.driver.store_one()),
             Step::Wait(ms) => self.driver.advance(ms),
+            Step::Stand(ms) => self.driver.stand_still(ms),
             Step::Move => {
                 let other = self.driver.restored();
                 let old = std::mem::replace(&mut self.driver, other);

@@ -383,3 +383,27 @@ fn members_say_no_more_together_than_a_group_may_hold() {
     assert_eq!(group.share(synced), Err(Refusal::TooLarge));
     assert_eq!(group.heartbeat("a", 1), Ok(()));
 }
+
+/// A coordinator whose process was paused for longer than a session threw all members out when it woke, though each had gone on
+/// saying that it was there.
+#[test]
+fn members_have_a_whole_session_after_their_coordinator_stood_still() {
+    let mut group = Driver::stable(&["a", "b"]);
+    let still_ms = 3 * SESSION_MS;
+    group.stand_still(still_ms);
+    group.advance(SESSION_MS - 1);
+    assert_eq!((group.heartbeat("a", 1), group.phase()), (Ok(()), Phase::Stable));
+    group.advance(1);
+    assert_eq!(group.phase(), Phase::PreparingRebalance, "b has said nothing for a session since");
+    assert_eq!(group.heartbeat("a", 1), Err(Refusal::RebalanceInProgress));
+}
+
+#[test]
+fn a_generation_waits_for_its_members_as_long_as_without_the_standstill() {
+    let mut group = Driver::stable(&["a", "b"]);
+    let first = group.join(again("a"));
+    group.stand_still(10 * SESSION_MS);
+    assert!(group.answer(first).is_none());
+    let second = group.join(again("b"));
+    assert_eq!((group.joined(first).generation, group.joined(second).generation), (2, 2));
+}

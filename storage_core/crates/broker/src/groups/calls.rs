@@ -17,7 +17,7 @@ use crate::node::patience;
 use crate::node::proto::peer::{
     GroupAnswer, GroupChangeAnswer, GroupCommit, GroupDelete, GroupDescribe, GroupDescribeAnswer,
     GroupHandOver, GroupHandOverAnswer, GroupList, GroupListAnswer, GroupMemberState, GroupOffset,
-    GroupRequest, GroupState, group_answer, group_request,
+    GroupPlace, GroupPlaces, GroupRequest, GroupState, group_answer, group_request,
 };
 use crate::peer::Request as PeerRequest;
 
@@ -107,33 +107,42 @@ impl GroupService {
 
     /// A group, wherever it is coordinated; `UnknownGroup` if there is none.
     pub(crate) async fn details(&self, name: &GroupName) -> Result<GroupDetails> {
-        let GroupName { org, name: id } = name.clone();
-        let unknown = || Error::UnknownGroup { group: name.name.clone() };
+        let state = self.describe_anywhere(name, None).await?;
+        details_of(state.ok_or_else(|| Error::UnknownGroup { group: name.name.clone() })?)
+    }
+
+    /// A group with everything, or with some of its offsets only, wherever it is coordinated; `None` if there is none of that name.
+    async fn describe_anywhere(
+        &self,
+        name: &GroupName,
+        of: Option<&BTreeSet<Place>>,
+    ) -> Result<Option<GroupState>> {
         if !self.has_groups().await? {
-            return Err(unknown());
+            return Ok(None);
         }
-        let request = group_request::Request::Describe(GroupDescribe { org, name: id });
+        let of = of.map(|places| GroupPlaces { places: places.iter().map(place_message).collect() });
+        let GroupName { org, name: id } = name.clone();
+        let request = group_request::Request::Describe(GroupDescribe { org, name: id, of });
         let group_answer::Answer::Describe(GroupDescribeAnswer { group }) =
             self.ask_coordinator(partition_of(name), &request).await?
         else {
             return Err(unexpected());
         };
-        details_of(group.ok_or_else(unknown)?)
+        Ok(group)
     }
 
-    /// The offsets that a group has committed, of these places at least, wherever it is coordinated. A client of Kafka tells its application when it is sent on
-    /// from here to another coordinator, which moves with a leader: so this node asks for it.
+    /// The offsets that a group has committed, of all places or of some, wherever it is coordinated. A client of Kafka tells its
+    /// application when it is sent on from here to another coordinator, which moves with a leader: so this node asks for it.
     pub(crate) async fn offsets_anywhere(
         &self,
         name: &GroupName,
         of: Option<&BTreeSet<Place>>,
     ) -> Result<BTreeMap<Place, Committed>> {
         match self.offsets(name, of).await {
-            Err(Error::NotLeader { .. } | Error::UnknownTopic { .. }) => match self.details(name).await {
-                Ok(details) => Ok(details.offsets),
-                Err(Error::UnknownGroup { .. }) => Ok(BTreeMap::new()),
-                Err(error) => Err(error),
-            },
+            Err(Error::NotLeader { .. } | Error::UnknownTopic { .. }) => {
+                let group = self.describe_anywhere(name, of).await?.unwrap_or_default();
+                group.offsets.into_iter().map(offset_of).collect()
+            }
             offsets => offsets,
         }
     }
@@ -184,12 +193,15 @@ pub(super) async fn answer(
             });
             group_answer::Answer::List(GroupListAnswer { groups: groups.collect() })
         }
-        group_request::Request::Describe(GroupDescribe { org, name }) => {
+        group_request::Request::Describe(GroupDescribe { org, name, of }) => {
             let name = GroupName { org, name };
-            let offsets = service.offsets(&name, None).await?;
+            let is_whole = of.is_none();
+            let of: Option<BTreeSet<Place>> =
+                of.map(|of| of.places.iter().map(place_of).collect::<Result<_>>()).transpose()?;
+            let offsets = service.offsets(&name, of.as_ref()).await?;
             let view = service.describe(&name).await?;
             let group = view.map(|view| GroupState {
-                members: view.members.iter().map(member_message).collect(),
+                members: view.members.iter().filter(|_| is_whole).map(member_message).collect(),
                 offsets: offsets.iter().map(offset_message).collect(),
                 ..state_of(name.name, &view)
             });
@@ -235,6 +247,7 @@ fn state_of(name: String, view: &GroupView) -> GroupState {
         member_count: u32::try_from(view.members.len()).unwrap_or(u32::MAX),
         members: Vec::new(),
         offsets: Vec::new(),
+        lag: None,
     }
 }
 
@@ -247,7 +260,6 @@ fn summary_of(state: &GroupState) -> Result<GroupSummary> {
         _ => return Err(unexpected()),
     };
     let (name, protocol) = (state.name.clone(), state.protocol.clone());
-        lag: None,
     Ok(GroupSummary { name, phase, protocol, members: state.member_count, lag: state.lag })
 }
 
@@ -286,8 +298,17 @@ fn offset_message((place, committed): (&Place, &Committed)) -> GroupOffset {
 }
 
 fn offset_of(message: GroupOffset) -> Result<(Place, Committed)> {
-    let malformed = || Error::InvalidRequest { problem: "an offset of a topic without a uuid".to_owned() };
+    let GroupOffset { topic, partition, offset, leader_epoch, metadata } = message;
+    let place = place_of(&GroupPlace { topic, partition })?;
+    Ok((place, Committed { offset, leader_epoch, metadata }))
+}
+
+fn place_message(place: &Place) -> GroupPlace {
+    GroupPlace { topic: uuid_bytes(place.topic.0), partition: place.partition }
+}
+
+fn place_of(message: &GroupPlace) -> Result<Place> {
+    let malformed = || Error::InvalidRequest { problem: "a partition of a topic without a uuid".to_owned() };
     let topic = TopicId::from_slice(&message.topic).ok_or_else(malformed)?;
-    let GroupOffset { partition, offset, leader_epoch, metadata, .. } = message;
-    Ok((Place { topic, partition }, Committed { offset, leader_epoch, metadata }))
+    Ok(Place { topic, partition: message.partition })
 }

@@ -92,6 +92,12 @@ impl Ledger {
         self.answer();
     }
 
+    /// Gives everybody more time where this process stood still: they could not be heard.
+    pub(super) fn stood_still(&mut self, time: Duration) {
+        let for_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.coordinator.stood_still(for_ms, now_ms());
+    }
+
     /// Has groups forgotten that nobody has used for long, by a time since the epoch that most of the nodes have reached.
     pub(super) fn expire(&mut self, reached_ms: i64) {
         for GroupName { org, name } in self.coordinator.expire(now_ms(), reached_ms, FORGETTING) {

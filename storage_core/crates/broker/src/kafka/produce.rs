@@ -29,8 +29,11 @@ use crate::node::locks::Lock;
 use crate::node::names::{PartitionRef, TopicPath};
 use crate::node::patience;
 use crate::partition::ack::AppendAck;
+use crate::partition::walking::records_outside;
 use crate::reading::reader::ReadOptions;
 
+/// Limit on the records of a batch that are named in an answer.
+const BLAMED_MAX: usize = 100;
 /// First version whose answers have a place for the leader (KIP-951).
 const TOLD_SINCE: i16 = 10;
 
@@ -135,13 +138,13 @@ impl Call<'_> {
                 .with_base_offset(base_offset.cast_signed())
                 .with_log_append_time_ms(append_time_ms.unwrap_or(-1))
                 .with_log_start_offset(log_start.cast_signed()),
-            Err(Refusal { code, message, record, leader }) => {
+            Err(Refusal { code, message, records, leader }) => {
                 let error = |record: u32| {
                     BatchIndexAndErrorMessage::default()
                         .with_batch_index(record.cast_signed())
                         .with_batch_index_error_message(Some(StrBytes::from_string(message.clone())))
                 };
-                let errors = record.into_iter().map(error).collect();
+                let errors = records.into_iter().map(error).collect();
                 let told = leader.as_ref().map_or_else(LeaderIdAndEpoch::default, |leader| {
                     let told = LeaderIdAndEpoch::default().with_leader_id(broker_id(leader.node));
                     told.with_leader_epoch(leader.epoch)
@@ -183,7 +186,7 @@ impl Call<'_> {
                 broker.append_walked(&to, bytes.clone(), (&batch, &seen), self.wait).await
             }
         };
-        let ack = appended.map_err(|error| refusal(&error))?;
+        let ack = appended.map_err(|error| Refusal { records: blamed(&batch, &error), ..refusal(&error) })?;
         let append_time_ms = self.append_time(&to, &ack).await;
         let routing = broker.cluster().routing();
         let log_start = routing.partition(&to).map_or(0, |(_, partition)| partition.log_start().0);
@@ -226,6 +229,12 @@ impl Call<'_> {
         let page = self.context.broker.read(to, ack.base_offset, options).await.ok()?;
         BatchHeader::peek(page.pieces.first()?).ok().map(|header| header.max_timestamp)
     }
+}
+
+/// Places of the records that are to blame for an error of an append.
+fn blamed(batch: &Batch<'_>, error: &Error) -> Vec<u32> {
+    let Error::InvalidTimestamp { oldest_ms, newest_ms, .. } = error else { return Vec::new() };
+    records_outside(batch, &(*oldest_ms..=*newest_ms), BLAMED_MAX).unwrap_or_default()
 }
 
 fn refusal(error: &Error) -> Refusal {

@@ -159,13 +159,19 @@ impl Session<'_> {
             if !wants_more && self.next.is_none() && self.window.is_empty() && self.outbox.is_empty() {
                 return if is_stopping { End::Stopping } else { self.closed() };
             }
+            if self.input.is_closed && self.window.is_waiting_for_records() {
+                return self.closed(); // nobody is there to take them
+            }
             let deadline = self.deadline(wants_more);
+            // What comes behind a request that waits is looked at a little, for the end of the connection may be behind it.
+            let reads =
+                wants_more || (!is_stopping && !self.input.is_closed && self.input.bytes.len() < READ_BYTES);
             let share = self.context.broker.cluster().share(Purpose::Appends);
             let has_begun = !self.input.bytes.is_empty();
             let stream = &self.stream;
             // What is in flight goes on while a frame waits for memory, and so gives its own back.
             let readable = async {
-                if has_begun {
+                if has_begun && wants_more {
                     share.room(patience::ANSWER_MEMORY).await?;
                 }
                 Ok(stream.readable().await)
@@ -174,7 +180,7 @@ impl Session<'_> {
                 biased;
                 written = self.outbox.write(stream), if !self.outbox.is_empty() => Event::Written(written),
                 Some((asked, outcome)) = self.window.next() => Event::Answered(asked, outcome),
-                readable = readable, if wants_more => Event::Readable(readable),
+                readable = readable, if reads => Event::Readable(readable),
                 () = stop.cancelled(), if !is_stopping => Event::Stopping,
                 () = late(deadline) => Event::Late,
             };

@@ -14,10 +14,20 @@ use crate::node::patience;
 /// A partition of a topic.
 type Key = (TopicId, u32);
 
+/// Number of partitions from which on it is looked which of them need not be kept.
+const KEPT_MIN: usize = 64;
+
 /// The appends of one connection, by partition, and where its client was sent elsewhere.
 #[derive(Default)]
 pub(super) struct Telling {
-    partitions: Lock<HashMap<Key, State>>,
+    partitions: Lock<Partitions>,
+}
+
+#[derive(Default)]
+struct Partitions {
+    states: HashMap<Key, State>,
+    /// Number of them at which the next look is due: twice as many as the last one left, so that the looks cost each append little.
+    look_at: usize,
 }
 
 /// Where a partition is led, from the point of view of one node.
@@ -49,8 +59,10 @@ impl Telling {
     /// Takes an append, or answers `None` if its client is to be told that it belongs elsewhere.
     pub(super) fn take(&self, key: Key, lead: Lead) -> Option<UnderWay<'_>> {
         let mut partitions = self.partitions.lock();
-        let state = partitions.entry(key).or_default();
-        if state.tells(lead, Instant::now()) {
+        let now = Instant::now();
+        partitions.forget(now);
+        let state = partitions.states.entry(key).or_default();
+        if state.tells(lead, now) {
             return None;
         }
         state.under_way += 1;
@@ -58,14 +70,29 @@ impl Telling {
     }
 }
 
+impl Partitions {
+    /// Drops the partitions in which nothing is under way, and of which the client was told long ago: it is told again, as one that
+    /// never was.
+    fn forget(&mut self, now: Instant) {
+        if self.states.len() < self.look_at.max(KEPT_MIN) {
+            return;
+        }
+        self.states.retain(|_, state| state.under_way > 0 || state.lingers(now));
+        self.look_at = 2 * self.states.len();
+    }
+}
+
 impl State {
+    /// Whether what was sent behind an append that was refused may still be coming.
+    fn lingers(&self, now: Instant) -> bool {
+        self.told.is_some_and(|at| now.saturating_duration_since(at) < patience::TOLD_LINGERS)
+    }
+
     /// Whether the client is told that an append belongs elsewhere.
     fn tells(&mut self, lead: Lead, now: Instant) -> bool {
         let is_elsewhere = lead != Lead::Here;
-        // Where the leader is this node again, what was sent behind the append that was refused may still be coming.
-        let lingers = |at: Instant| now.saturating_duration_since(at) < patience::TOLD_LINGERS;
         let tells = match self.told {
-            Some(at) => is_elsewhere || lingers(at),
+            Some(_) => is_elsewhere || self.lingers(now), // where the leader is this node again
             None => lead == Lead::ElsewhereForGood || (is_elsewhere && self.under_way == 0),
         };
         self.told = if tells && is_elsewhere { Some(now) } else { self.told.filter(|_| tells) };
@@ -76,10 +103,10 @@ impl State {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut partitions = self.telling.partitions.lock();
-        if let Some(state) = partitions.get_mut(&self.key) {
+        if let Some(state) = partitions.states.get_mut(&self.key) {
             state.under_way -= 1;
             if *state == State::default() {
-                partitions.remove(&self.key);
+                partitions.states.remove(&self.key);
             }
         }
     }
@@ -146,6 +173,23 @@ mod tests {
         }
     }
 
+    /// A connection that lived long kept a place for each partition of which it was ever told.
+    #[tokio::test(start_paused = true)]
+    async fn partitions_of_which_a_client_was_told_long_ago_take_no_memory() {
+        let telling = Telling::default();
+        let key = |partition| (TopicId::from_u128(1), partition);
+        let under_way = telling.take(key(0), Lead::Here);
+        for partition in 1..1_000 {
+            assert!(telling.take(key(partition), Lead::Elsewhere).is_none());
+            tokio::time::advance(patience::TOLD_LINGERS).await;
+        }
+        let kept = telling.partitions.lock().states.len();
+        assert!(kept <= 2 * KEPT_MIN, "{kept} are kept");
+        assert!(telling.take(key(0), Lead::Elsewhere).is_some(), "it is behind one that is under way");
+        assert!(telling.take(key(1), Lead::Elsewhere).is_none(), "it is told again");
+        drop(under_way);
+    }
+
     #[test]
     fn a_partition_that_nothing_is_under_way_in_takes_no_memory() {
         let telling = Telling::default();
@@ -153,7 +197,7 @@ mod tests {
         let (first, second) = (telling.take(key, Lead::Here), telling.take(key, Lead::Elsewhere));
         assert!(first.is_some() && second.is_some(), "the second one is behind the first");
         drop((first, second));
-        assert!(telling.partitions.lock().is_empty());
+        assert!(telling.partitions.lock().states.is_empty());
         assert!(telling.take(key, Lead::Elsewhere).is_none());
     }
 }

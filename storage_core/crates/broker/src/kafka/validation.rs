@@ -17,15 +17,15 @@ const ZSTD_SINCE: i16 = 7;
 pub(crate) struct Refusal {
     pub(super) code: ResponseError,
     pub(super) message: String,
-    /// Place in the batch of the record that is to blame, if one is.
-    pub(super) record: Option<u32>,
+    /// Places in the batch of the records that are to blame, if some are.
+    pub(super) records: Vec<u32>,
     /// The leader to which the client is sent instead, if it is.
     pub(super) leader: Option<ToldLeader>,
 }
 
 impl Refusal {
     pub(super) fn new(code: ResponseError, message: impl ToString) -> Self {
-        Self { code, message: message.to_string(), record: None, leader: None }
+        Self { code, message: message.to_string(), records: Vec::new(), leader: None }
     }
 
     fn invalid(message: impl ToString) -> Self {
@@ -63,7 +63,7 @@ pub(crate) fn check(records: &Bytes, version: i16, needs_keys: bool) -> Result<C
     let seen = walk(&batch).map_err(|problem| refusal_of(&problem))?;
     if needs_keys && let Some(record) = seen.first_without_key {
         let message = "the record has no key, and its topic is compacted";
-        return Err(Refusal { record: Some(record), ..Refusal::invalid(message) });
+        return Err(Refusal { records: vec![record], ..Refusal::invalid(message) });
     }
     let is_right = seen.max_timestamp == batch.max_timestamp();
     let corrected = (!is_right).then(|| batch.with_max_timestamp(seen.max_timestamp).into());
@@ -91,7 +91,7 @@ fn refusal_of(problem: &BatchError) -> Refusal {
         BatchError::UnknownCodec { .. } => Refusal::new(ResponseError::UnsupportedCompressionType, problem),
         BatchError::OpenedTooLarge { .. } => Refusal::new(ResponseError::MessageTooLarge, problem),
         BatchError::InvalidRecord { index, .. } => {
-            Refusal { record: Some(*index), ..Refusal::invalid(problem) }
+            Refusal { records: vec![*index], ..Refusal::invalid(problem) }
         }
         _ => Refusal::invalid(problem),
     }
@@ -181,7 +181,7 @@ mod tests {
             let sent = batch(&[Some(b"a"), None]);
             let sent: Bytes = Batch::parse(&sent).unwrap().0.compressed(codec).unwrap().into();
             let refusal = check(&sent, LATEST, true).map(drop).unwrap_err();
-            assert_eq!((refusal.code.code(), refusal.record), (87, Some(1)));
+            assert_eq!((refusal.code.code(), refusal.records), (87, vec![1]));
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         // length, attributes, timestamp delta, offset delta
         let wrong = changed(&good, second + 3, &[4]);
         let refusal = check(&wrong.into(), LATEST, false).map(drop).unwrap_err();
-        assert_eq!((refusal.code.code(), refusal.record), (87, Some(1)), "{refusal:?}");
+        assert_eq!((refusal.code.code(), &refusal.records), (87, &vec![1]), "{refusal:?}");
     }
 
     #[test]

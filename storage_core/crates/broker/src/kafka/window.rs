@@ -9,6 +9,7 @@ use std::pin::Pin;
 use bytes::{Buf as _, Bytes};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
+use kafka_protocol::messages::ApiKey;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -23,6 +24,9 @@ const APPENDS_MAX: usize = 128;
 const BYTES_MAX: usize = 16 << 20;
 /// Pieces of an answer that are given to the socket in one call.
 const PIECES_MAX: usize = 64;
+
+/// Key of Fetch, which is answered alone, as whatever is no append.
+const FETCH: i16 = ApiKey::Fetch as i16;
 
 /// The future of a request's outcome.
 pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
@@ -60,6 +64,11 @@ impl<'a> Window<'a> {
     pub(super) fn has_room(&self, is_append: bool) -> bool {
         let has_room = self.requests.len() < APPENDS_MAX && self.bytes < BYTES_MAX;
         !self.has_other && if is_append { has_room } else { self.requests.is_empty() }
+    }
+
+    /// Whether a fetch is being answered: what it waits for is of no use to a client that is gone.
+    pub(super) fn is_waiting_for_records(&self) -> bool {
+        self.asked.front().is_some_and(|asked| asked.header.api == FETCH)
     }
 
     /// Begins a request behind those that are here. It starts when the window is polled next: that first poll gives an append its

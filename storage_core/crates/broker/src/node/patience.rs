@@ -175,16 +175,18 @@ pub(crate) const OWNER_NAMED: Duration = ms(50);
 pub(crate) const TOPICS_ROUTED: Duration = s(1);
 /// Pause between two looks at what is due in consumer groups.
 pub(crate) const GROUP_TICK: Duration = ms(50);
+/// A process that has not looked at its groups for so long stood still, or was paused.
+pub(crate) const GROUP_STANDSTILL: Duration = s(1);
 /// A request of a group waits so long for its coordinator to take over, before its client is told to come again.
 pub(crate) const GROUP_TAKEN_OVER: Duration = s(5);
 /// A request about groups looks so long for their coordinator.
 pub(crate) const GROUP_COORDINATOR: Duration = s(10);
 /// One call to the coordinator of a group.
 pub(crate) const GROUP_CALL: Duration = s(5);
-/// Pause between two looks at groups that nobody uses any more.
-pub(crate) const GROUP_EXPIRY_LOOK: Duration = s(60);
 /// Pause between two looks at how far groups are behind.
 pub(crate) const GROUP_LAG_LOOK: Duration = s(5);
+/// Pause between two looks at groups that nobody uses any more.
+pub(crate) const GROUP_EXPIRY_LOOK: Duration = s(60);
 /// No group is forgotten so long after its coordinator took over: clients that could not reach the one before come back meanwhile.
 pub(crate) const GROUP_EXPIRY_HOLD: Duration = s(3_600);
 /// A group that nobody has used for so long is forgotten, as Kafka's brokers do by default.
@@ -277,10 +279,10 @@ pub(crate) const FULL_DISK_DOUBTED: Duration = s(3);
 pub(crate) const GRPC_STOP: Duration = ms(1_200);
 /// Running requests of the text protocol have so long to end.
 pub(crate) const TEXT_STOP: Duration = ms(1_000);
-/// Running requests of Kafka's protocol have so long to end.
-pub(crate) const KAFKA_STOP: Duration = ms(1_000);
 /// A node that stops sends the last spans to their collector for so long at most.
 pub(crate) const SPANS_SENT: Duration = ms(1_000);
+/// Running requests of Kafka's protocol have so long to end.
+pub(crate) const KAFKA_STOP: Duration = ms(1_000);
 /// Recording the deliveries of text clients has so long.
 pub(crate) const TEXT_STOP_DELIVERIES: Duration = ms(300);
 /// Tasks that still run have so long to end before they are dropped.

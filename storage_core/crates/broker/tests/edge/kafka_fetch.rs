@@ -10,11 +10,13 @@ use kafka_protocol::messages::list_offsets_response::ListOffsetsPartitionRespons
 use kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
-use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest};
+use kafka_protocol::messages::{
+    BrokerId, FetchRequest, ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest,
+};
 use walrus_broker::PartitionRef;
 use walrus_log::batch::Batch;
 
-use crate::harness::{Cluster, PATIENCE};
+use crate::harness::{Cluster, PATIENCE, wait_until};
 use crate::kafka_client::{KafkaClient, batch, options, topic_name};
 
 /// What is asked of partition 0 of topic `t`.
@@ -295,4 +297,25 @@ fn an_epoch_ends_where_the_next_one_begins_or_the_partition_does() {
     let whole = fetch(&mut reader, ASK);
     assert_eq!(batches(&whole.records.unwrap()), [(0, 3)], "one segment at a time");
     assert!(whole.high_watermark >= 9, "the high watermark is that of the partition");
+}
+
+/// A consumer that died in the middle of a long poll kept its connection, and with it a task and memory, until the poll was over.
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_long_poll_is_noticed_at_once() {
+    let cluster = with_batches(1, 0);
+    let ask = Ask { offset: 0, wait_ms: 60_000, ..ASK };
+    let mut alone = KafkaClient::connect(&cluster, 1);
+    alone.send(ask.version, &request(ask));
+    let mut with_more = KafkaClient::connect(&cluster, 1);
+    with_more.send(ask.version, &request(ask));
+    with_more.send(11, &MetadataRequest::default());
+    let open = || {
+        let text = cluster.plane(1).prometheus();
+        let shown = text.lines().find_map(|line| line.strip_prefix("walrus_kafka_connections "));
+        shown.unwrap().parse::<u64>().unwrap()
+    };
+    await_fetches(&cluster, 1, 12, 2);
+    assert_eq!(open(), 2);
+    drop((alone, with_more));
+    wait_until("both are gone", PATIENCE, || open() == 0);
 }

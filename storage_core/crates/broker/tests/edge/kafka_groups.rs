@@ -11,7 +11,11 @@ use kafka_protocol::messages::{
     DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, GroupId, ListGroupsRequest,
     OffsetDeleteRequest, OffsetFetchRequest,
 };
+use prost::Message as _;
 use serde_json::json;
+use walrus_broker::proto::peer::{
+    GroupAnswer, GroupDescribe, GroupPlace, GroupPlaces, GroupRequest, Kind, group_answer, group_request,
+};
 use walrus_broker::{NewTopic, TopicPath};
 use walrus_model::Replication;
 
@@ -265,6 +269,32 @@ fn any_node_tells_what_a_group_has_committed() {
         }
         assert_eq!(Member::at(&address, "nobody", NEWEST).fetch("t"), Ok((-1, String::new())));
     }
+}
+
+/// A node that does not coordinate a group was sent all of its offsets, however few a client had asked for.
+#[test]
+fn a_node_that_asks_another_one_for_offsets_is_sent_no_others() {
+    let cluster = with_topic(Cluster::start(2, options()));
+    create(&cluster, "u");
+    let mut member = Member::new(&cluster, "g", NEWEST);
+    let long = "x".repeat(4_000);
+    assert_eq!((member.commit("t", 7, ""), member.commit("u", 8, &long)), (0, 0));
+    let (owner, _) = coordinator(&cluster, 1, "g");
+    let describe = |of| {
+        let (org, name) = ("default".to_owned(), "g".to_owned());
+        let asked = group_request::Request::Describe(GroupDescribe { org, name, of });
+        let mut peer = crate::peer::Peer::greet(&cluster, owner);
+        let answer = peer.refusal_of(Kind::Group as u8, &GroupRequest { request: Some(asked) }).unwrap_err();
+        match GroupAnswer::decode(&answer[..]).unwrap().answer {
+            Some(group_answer::Answer::Describe(described)) => described.group.unwrap().offsets,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(describe(None).len(), 2);
+    let topic = cluster.metadata().names["default"]["t"];
+    let places = vec![GroupPlace { topic: topic.0.as_bytes().to_vec().into(), partition: 0 }];
+    let offsets: Vec<i64> = describe(Some(GroupPlaces { places })).iter().map(|row| row.offset).collect();
+    assert_eq!(offsets, [7]);
 }
 
 #[test]

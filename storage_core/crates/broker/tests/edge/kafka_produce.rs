@@ -1,11 +1,12 @@
 //! Tests of Produce: what is taken, what is refused and in which words, and in which order.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kafka_protocol::messages::{ApiVersionsRequest, ProduceRequest, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
 use walrus_broker::{NewTopic, PartitionRef};
-use walrus_log::batch::{Batch, ProducerRef};
+use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
+use walrus_model::Replication;
 
 use crate::harness::Cluster;
 use crate::kafka_client::{KafkaClient, batch, changed, options, produce_request};
@@ -146,4 +147,52 @@ fn the_leaders_time_is_told_where_the_topic_wants_it_and_a_repetition_has_the_fi
         await_later_than(answer.log_append_time_ms);
     }
     assert!(times[0] > 1_000_000 && times.iter().all(|time| *time == times[0]), "{times:?}");
+}
+
+/// A client was told that its batch is too old or too new, and not which records: Java's producer fails those alone, and says of the
+/// others that they shared their batch.
+#[test]
+fn records_with_timestamps_that_are_refused_are_named() {
+    let cluster = with_topic(1, &[("message.timestamp.before.max.ms", "600000")]);
+    let now_ms = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    let mut plain = Vec::new();
+    let mut builder = BatchBuilder::new();
+    for time in [now_ms, 1, now_ms, 2] {
+        builder.push(None, Some(b"value"), time, &[]);
+    }
+    builder.build(&mut plain).unwrap();
+    let mut client = KafkaClient::connect(&cluster, 1);
+    for codec in [0, 3] {
+        let sent = Batch::parse(&plain).unwrap().0.compressed(codec).unwrap();
+        let refused = client.produce("t", sent);
+        let places: Vec<i32> = refused.record_errors.iter().map(|error| error.batch_index).collect();
+        assert_eq!((refused.error_code, places, refused.base_offset), (32, vec![1, 3], -1));
+        let message = refused.error_message.unwrap();
+        assert!(message.contains("timestamp 1"), "{message}");
+    }
+}
+
+/// A timeout of 0 leaves a batch no time to wait for anything. Whatever becomes of it, the answer says so: only an unknown outcome may be
+/// stored and not acknowledged, and a repetition is stored once.
+#[test]
+fn a_produce_with_a_timeout_of_0_is_answered_at_once_and_truly() {
+    let cluster = Cluster::start_replicated(3, options(), Replication { factor: 3, write_quorum: 2 });
+    let path = PartitionRef::parse("t", 0).unwrap().topic;
+    cluster.block_on(cluster.broker(1).create_topic(&path, 1)).unwrap();
+    let mut acknowledged = 0;
+    for (sequence, node) in (0..30).zip([1, 2, 3].into_iter().cycle()) {
+        let mut client = KafkaClient::connect(&cluster, node);
+        let producer = ProducerRef { id: 7, epoch: 0, base_sequence: sequence };
+        let sent = batch(&["value"], Some(producer));
+        let request = produce_request("t", sent.clone(), -1).with_timeout_ms(0);
+        let began = Instant::now();
+        let answer = client.ask(8, &request);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        let code = answer.responses[0].partition_responses[0].error_code;
+        assert!([0, 7, 19, 20].contains(&code), "error {code}");
+        acknowledged += u32::from(code == 0);
+        let again = client.produce("t", sent);
+        assert_eq!((again.error_code, again.base_offset), (0, i64::from(sequence)), "after error {code}");
+    }
+    println!("{acknowledged} of 30 were acknowledged in no time");
 }

@@ -29,6 +29,9 @@ mod load;
 mod metadata;
 mod organisations;
 mod producers;
+#[allow(dead_code, reason = "the tests of the cluster use all of it")]
+#[path = "../cluster/peer.rs"]
+mod peer;
 mod shared_cursors;
 mod text_client;
 mod text_protocol;

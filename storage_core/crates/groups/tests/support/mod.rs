@@ -217,6 +217,14 @@ impl Driver {
         self.now_ms = until_ms;
     }
 
+    /// Lets the coordinator stand still, and miss all that is due meanwhile.
+    pub(crate) fn stand_still(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.group.stood_still(ms, self.now_ms);
+        let effects = self.group.tick(self.now_ms);
+        self.take(effects);
+    }
+
     pub(crate) fn answer(&self, ticket: Ticket) -> Option<&Answer> {
         self.answers.get(&ticket)
     }

@@ -35,8 +35,11 @@ pub(super) fn decompress(codec: u8, bytes: &[u8]) -> Result<Vec<u8>, BatchError>
 /// Bytes that a reader of decompressed records holds beside what its codec needs.
 const READER_BYTES: usize = 32 << 10;
 
-/// Decompresses records little by little; the codec must not be "none". Each block of snappy is opened as a whole: those of
-/// Java's frame are small, a stream of one block takes what it opens to.
+/// Limit on the bytes to which one block of snappy may open while records are read little by little.
+pub(super) const SNAPPY_BLOCK_BYTES_MAX: usize = 32 << 20;
+
+/// Decompresses records little by little; the codec must not be "none". Each block of snappy is opened as a whole, so it has a limit
+/// of its own: those of Java's frame are small, other clients write one for all records.
 pub(super) fn reader(codec: u8, bytes: &[u8]) -> Result<Box<dyn BufRead + '_>, BatchError> {
     Ok(match codec {
         1 => buffered(flate2::bufread::MultiGzDecoder::new(bytes)),
@@ -92,7 +95,7 @@ fn read_all(codec: u8, stream: impl Read) -> Result<Vec<u8>, BatchError> {
 fn snappy(bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     let (mut opened, mut blocks) = (Vec::new(), SnappyBlocks::new(bytes));
     while let Some(block) = blocks.next()? {
-        snappy_block(block, &mut opened)?;
+        snappy_block(block, &mut opened, OPENED_BYTES_MAX)?;
     }
     Ok(opened)
 }
@@ -162,7 +165,7 @@ impl BufRead for SnappyReader<'_> {
         {
             self.opened.clear();
             self.taken = 0;
-            snappy_block(block, &mut self.opened).map_err(io::Error::other)?;
+            snappy_block(block, &mut self.opened, SNAPPY_BLOCK_BYTES_MAX).map_err(io::Error::other)?;
         }
         Ok(&self.opened[self.taken..])
     }
@@ -174,10 +177,10 @@ impl BufRead for SnappyReader<'_> {
 
 /// Decompresses one snappy block. A block claims its decompressed size; that much memory is taken only if the bytes of the
 /// block can hold it.
-fn snappy_block(block: &[u8], opened: &mut Vec<u8>) -> Result<(), BatchError> {
+fn snappy_block(block: &[u8], opened: &mut Vec<u8>, bytes_max: usize) -> Result<(), BatchError> {
     let said = snap::raw::decompress_len(block).map_err(|problem| damaged(2, &problem))?;
-    if said > OPENED_BYTES_MAX - opened.len() {
-        return Err(too_large(2));
+    if said > bytes_max - opened.len() {
+        return Err(BatchError::OpenedTooLarge { codec: name(2), bytes_max: bytes_max as u64 });
     }
     if said > block.len().saturating_mul(SNAPPY_RATIO_MAX) {
         return Err(damaged(2, &format!("{} bytes cannot hold the {said} that they say", block.len())));
@@ -190,6 +193,12 @@ fn snappy_block(block: &[u8], opened: &mut Vec<u8>) -> Result<(), BatchError> {
 
 pub(super) fn damaged(codec: u8, problem: &dyn std::fmt::Display) -> BatchError {
     BatchError::Unopened { codec: name(codec), reason: problem.to_string() }
+}
+
+/// What stopped a reader of records.
+pub(super) fn trouble(codec: u8, problem: &io::Error) -> BatchError {
+    let cause = problem.get_ref().and_then(|cause| cause.downcast_ref::<BatchError>());
+    cause.cloned().unwrap_or_else(|| damaged(codec, problem))
 }
 
 pub(super) fn too_large(codec: u8) -> BatchError {

@@ -47,24 +47,45 @@ impl Batch<'_> {
     /// stream of their codec; `OpenedTooLarge` if they exceed [`OPENED_BYTES_MAX`].
     pub fn walk_records(&self) -> Result<RecordsSeen, BatchError> {
         let mut seen = RecordsSeen::NONE;
-        if !self.is_compressed() {
-            for (index, record) in (0..).zip(self.records()) {
-                let Record { timestamp_ms, key, .. } = record?;
-                seen.note(index, timestamp_ms, key.is_some());
-            }
-            return Ok(seen);
-        }
-        let codec = self.header().codec();
-        let mut stream = Stream { bytes: codec::reader(codec, self.record_bytes())?, left: OPENED_BYTES_MAX };
-        self.walk_stream(&mut stream, &mut seen).map_err(|(index, trouble)| match trouble {
-            Trouble::Rule(reason) => BatchError::InvalidRecord { index, reason },
-            Trouble::TooLarge => codec::too_large(codec),
-            Trouble::Codec(problem) => codec::damaged(codec, &problem),
-        })?;
+        self.walk(&mut |index, timestamp, has_key| seen.note(index, timestamp, has_key))?;
         Ok(seen)
     }
 
-    fn walk_stream(&self, stream: &mut Stream<'_>, seen: &mut RecordsSeen) -> Result<(), (u32, Trouble)> {
+    /// Places in the batch of the first records whose timestamps lie outside of a range, `most` at most. Records without one lie
+    /// in every range. Errors as [`Batch::walk_records`].
+    pub fn records_outside(&self, range: &RangeInclusive<i64>, most: usize) -> Result<Vec<u32>, BatchError> {
+        let mut found = Vec::new();
+        self.walk(&mut |index, timestamp, _| {
+            if timestamp != NO_TIMESTAMP && !range.contains(&timestamp) && found.len() < most {
+                found.push(index);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Shows each record: its place, its timestamp, and whether it has a key.
+    fn walk(&self, show: &mut impl FnMut(u32, i64, bool)) -> Result<(), BatchError> {
+        if !self.is_compressed() {
+            for (index, record) in (0..).zip(self.records()) {
+                let Record { timestamp_ms, key, .. } = record?;
+                show(index, timestamp_ms, key.is_some());
+            }
+            return Ok(());
+        }
+        let codec = self.header().codec();
+        let mut stream = Stream { bytes: codec::reader(codec, self.record_bytes())?, left: OPENED_BYTES_MAX };
+        self.walk_stream(&mut stream, show).map_err(|(index, trouble)| match trouble {
+            Trouble::Rule(reason) => BatchError::InvalidRecord { index, reason },
+            Trouble::TooLarge => codec::too_large(codec),
+            Trouble::Codec(problem) => codec::trouble(codec, &problem),
+        })
+    }
+
+    fn walk_stream(
+        &self,
+        stream: &mut Stream<'_>,
+        show: &mut impl FnMut(u32, i64, bool),
+    ) -> Result<(), (u32, Trouble)> {
         let header = self.header();
         let count = header.records_left();
         let mut next_delta = 0;
@@ -78,7 +99,7 @@ impl Batch<'_> {
             next_delta = delta.ok_or((index, misplaced))? + 1;
             let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
             let timestamp = if header.is_log_append_time() { header.max_timestamp } else { timestamp };
-            seen.note(index, timestamp, record.has_key);
+            show(index, timestamp, record.has_key);
         }
         let last = count.saturating_sub(1);
         let is_over = stream.bytes.fill_buf().map_err(|problem| (last, Trouble::Codec(problem)))?.is_empty();
@@ -285,6 +306,31 @@ mod tests {
         let bytes = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300));
         let headers = proptest::collection::vec(("[a-zäß€𝄞]{0,40}", bytes()), 0..4);
         (bytes(), bytes(), prop_oneof![Just(-1), 0..i64::MAX], headers)
+    }
+
+    #[test]
+    fn records_outside_of_a_range_of_time_are_found_compressed_or_not() {
+        let times = [5, 9, -1, 10, 4, 100];
+        let bytes = build(&times.map(|time| (None, None, time, Vec::new())));
+        for bytes in [bytes.clone(), compressed(&bytes, 1)] {
+            let (batch, _) = Batch::parse(&bytes).unwrap();
+            assert_eq!(
+                batch.records_outside(&(5..=9), 10).unwrap(),
+                [3, 4, 5],
+                "one without a time is never outside"
+            );
+            assert_eq!(batch.records_outside(&(5..=9), 2).unwrap(), [3, 4]);
+        }
+    }
+
+    /// Clients that write one block of snappy for all records could make a broker hold 22 times what they sent.
+    #[test]
+    fn a_block_of_snappy_is_opened_up_to_a_limit_of_its_own() {
+        let sent = |bytes: usize| compressed(&build(&[(None, Some(vec![0; bytes]), 1, Vec::new())]), 2);
+        assert!(walk(&sent(codec::SNAPPY_BLOCK_BYTES_MAX - 100)).is_ok());
+        let bytes_max = codec::SNAPPY_BLOCK_BYTES_MAX as u64;
+        let too_large = BatchError::OpenedTooLarge { codec: "snappy", bytes_max };
+        assert_eq!(walk(&sent(codec::SNAPPY_BLOCK_BYTES_MAX)), Err(too_large));
     }
 
     proptest! {
