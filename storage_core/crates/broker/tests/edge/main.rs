@@ -14,10 +14,11 @@ mod kafka_client;
 mod kafka_fetch;
 mod kafka_groups;
 mod kafka_handshake;
+mod kafka_hostile;
 mod kafka_leaders;
 mod kafka_member;
-mod kafka_produce;
 mod kafka_metrics;
+mod kafka_produce;
 mod limits;
 #[allow(dead_code, reason = "the tests of the cluster interfere with them")]
 #[path = "../cluster/links.rs"]
@@ -28,11 +29,11 @@ mod load;
 #[path = "../cluster/metadata.rs"]
 mod metadata;
 mod organisations;
-mod producers;
 #[allow(dead_code, reason = "the tests of the cluster use all of it")]
 #[path = "../cluster/peer.rs"]
 mod peer;
+mod producers;
 mod shared_cursors;
+mod spans;
 mod text_client;
 mod text_protocol;
-mod spans;
