@@ -130,7 +130,7 @@ impl DataPlane {
         let kafka_traffic = Arc::new(kafka::traffic(&metrics));
         for listener in of_clients {
             let ClientListener { protocol, key, org, bound, admin, .. } = listener;
-            let (door, principal) = (Door::new(protocol.name(), bound, caps, 1), Principal { org });
+            let (door, principal) = (Door::new(protocol.name(), bound, caps, 1), Principal::anonymous(org));
             let (broker, traffic) = (broker.clone(), traffic.clone());
             match protocol {
                 Protocol::Text => {
@@ -162,9 +162,9 @@ impl DataPlane {
         tasks.spawn("holes", upkeep::holes::keep_filling(copies.clone()));
         tasks.spawn("read marks", cursors::keep_told(broker.cursors().clone()));
         tasks.spawn("groups", groups::keep_time(broker.groups().clone()));
+        tasks.spawn("group lags", groups::keep_measured(broker.groups().clone()));
         tasks.spawn("group marks", groups::keep_told(broker.groups().clone()));
         tasks.spawn("successors", upkeep::successors::keep_ready(copies.clone()));
-        tasks.spawn("group lags", groups::keep_measured(broker.groups().clone()));
         tasks.spawn("left logs", upkeep::left::keep_watch(copies.clone()));
         tasks.spawn("wholeness", upkeep::wholeness::keep_watch(copies));
         Ok(Self { addresses, monitor, broker, publication, runtime: Lock::new(Some(runtime)) })

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::principal::Principal;
+use super::principal::{Grants, Principal};
 use crate::node::names::TopicPath;
 
 /// What a request does.
@@ -46,6 +46,11 @@ impl fmt::Display for Resource<'_> {
 
 /// Whether a principal may do this.
 pub(crate) fn is_allowed(principal: &Principal, operation: Operation, resource: Resource<'_>) -> bool {
-    tracing::trace!(org = %principal.org, ?operation, %resource, "allowed: there are no grants yet");
-    true
+    let is_allowed = match principal.grants {
+        Grants::Everything => true,
+        #[cfg(test)]
+        Grants::Nothing => false,
+    };
+    tracing::trace!(org = %principal.org, ?operation, %resource, is_allowed, "there are no grants yet");
+    is_allowed
 }

@@ -8,9 +8,30 @@ use crate::node::names::{OrgName, PartitionRef, TopicName, TopicPath};
 pub(crate) struct Principal {
     /// The organisation that gives meaning to every name in their requests.
     pub(crate) org: OrgName,
+    pub(super) grants: Grants,
+}
+
+/// What a principal may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grants {
+    Everything,
+    /// Tests prove that every request asks.
+    #[cfg(test)]
+    Nothing,
 }
 
 impl Principal {
+    /// Whoever reaches a listener of an organisation.
+    pub(crate) fn anonymous(org: OrgName) -> Self {
+        Self { org, grants: Grants::Everything }
+    }
+
+    /// Somebody of an organisation who may do nothing.
+    #[cfg(test)]
+    pub(crate) fn without_grants(org: OrgName) -> Self {
+        Self { org, grants: Grants::Nothing }
+    }
+
     /// The topic that the principal means by a name.
     pub(crate) fn topic(&self, name: &str) -> Result<TopicPath> {
         Ok(self.path(TopicName::parse(name)?))

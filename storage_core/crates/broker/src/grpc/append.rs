@@ -90,7 +90,7 @@ mod tests {
     use crate::node::proto::v1::Record;
 
     fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {
-        super::batch_of(request, &Principal { org: OrgName::default() })
+        super::batch_of(request, &Principal::anonymous(OrgName::default()))
     }
 
     fn request(payload: Option<append_request::Payload>) -> AppendRequest {

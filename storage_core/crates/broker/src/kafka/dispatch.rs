@@ -63,8 +63,8 @@ pub(super) fn begin<'a>(
         Request::IncrementalAlterConfigs(request) => answered!(admin::alter_incrementally(context, request)),
         Request::DescribeLogDirs(request) => answered!(admin::describe_log_dirs(context, version, request)),
         Request::DescribeCluster(request) => at_once!(admin::describe_cluster(context, &request)),
-        Request::DescribeAcls => at_once!(admin::describe_acls()),
-        Request::ListPartitionReassignments => at_once!(admin::list_reassignments()),
+        Request::DescribeAcls => at_once!(admin::describe_acls(context)),
+        Request::ListPartitionReassignments => at_once!(admin::list_reassignments(context)),
         Request::DescribeProducers(request) => at_once!(admin::describe_producers(context, request)),
         Request::ApiVersions(request) => Box::pin(async move {
             let (name, version) = (&request.client_software_name, &request.client_software_version);

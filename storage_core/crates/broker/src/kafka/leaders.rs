@@ -114,7 +114,7 @@ mod tests {
     use crate::node::names::OrgName;
 
     fn listener(name: &str) -> Listener {
-        let principal = Principal { org: OrgName::parse("default").unwrap() };
+        let principal = Principal::anonymous(OrgName::parse("default").unwrap());
         Listener { name: name.to_owned(), told: String::new(), admin: true, principal }
     }
 

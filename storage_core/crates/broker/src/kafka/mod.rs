@@ -35,6 +35,9 @@ mod traffic;
 pub(crate) mod validation;
 mod window;
 
+#[cfg(test)]
+pub(crate) mod tried;
+
 pub(crate) use context::Listener;
 pub(crate) use listener::serve;
 pub(crate) use traffic::traffic;

@@ -3,6 +3,7 @@
 
 mod catching_up;
 mod deleting;
+mod denied;
 mod leading;
 mod node;
 mod reading;

@@ -10,8 +10,8 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::{described::text, topic};
-use crate::edge::{Operation, Resource, is_allowed};
+use super::{Refused, check_cluster, described::text, topic};
+use crate::edge::Operation;
 use crate::kafka::context::Context;
 use crate::kafka::leaders::broker_id;
 use crate::kafka::metadata::Brokers;
@@ -26,41 +26,43 @@ pub(in crate::kafka) fn describe_cluster(
     request: &DescribeClusterRequest,
 ) -> DescribeClusterResponse {
     let response = DescribeClusterResponse::default().with_cluster_authorized_operations(NOT_TOLD);
-    let refused = |code: ResponseError, why: &'static str| {
-        let response = response.clone().with_error_code(code.code());
-        response.with_error_message(Some(StrBytes::from_static_str(why)))
-    };
-    if !is_allowed(&context.listener.principal, Operation::Describe, Resource::Cluster) {
-        return refused(ResponseError::ClusterAuthorizationFailed, "the cluster is not yours");
-    }
-    if request.endpoint_type != BROKERS {
-        return refused(
-            ResponseError::UnsupportedEndpointType,
-            "there are no controllers beside the brokers",
-        );
+    if let Err(refused) = may_describe(context, request) {
+        return response.with_error_code(refused.code.code()).with_error_message(refused.message());
     }
     let cluster = context.broker.cluster();
     let brokers = Brokers::of(context).addresses().into_iter().map(|(id, host, port)| {
         DescribeClusterBroker::default().with_broker_id(id).with_host(text(host)).with_port(port.into())
     });
     response
-        .clone()
         .with_cluster_id(text(cluster.config().cluster_id.to_string()))
         .with_controller_id(broker_id(cluster.node_id()))
         .with_brokers(brokers.collect())
 }
 
-pub(in crate::kafka) fn describe_acls() -> DescribeAclsResponse {
-    DescribeAclsResponse::default()
-        .with_error_code(ResponseError::SecurityDisabled.code())
-        .with_error_message(Some(StrBytes::from_static_str(
-            "there are no access rules: everybody may do everything",
-        )))
+fn may_describe(context: &Context, request: &DescribeClusterRequest) -> Result<(), Refused> {
+    check_cluster(context, Operation::Describe)?;
+    let why = "there are no controllers beside the brokers";
+    let refused = || Refused::new(ResponseError::UnsupportedEndpointType, why);
+    if request.endpoint_type == BROKERS { Ok(()) } else { Err(refused()) }
 }
 
-pub(in crate::kafka) fn list_reassignments() -> ListPartitionReassignmentsResponse {
+pub(in crate::kafka) fn describe_acls(context: &Context) -> DescribeAclsResponse {
+    let response = DescribeAclsResponse::default();
+    if let Err(refused) = check_cluster(context, Operation::Describe) {
+        return response.with_error_code(refused.code.code()).with_error_message(refused.message());
+    }
+    response.with_error_code(ResponseError::SecurityDisabled.code()).with_error_message(Some(
+        StrBytes::from_static_str("there are no access rules: everybody may do everything"),
+    ))
+}
+
+pub(in crate::kafka) fn list_reassignments(context: &Context) -> ListPartitionReassignmentsResponse {
+    let response = ListPartitionReassignmentsResponse::default();
+    if let Err(refused) = check_cluster(context, Operation::Describe) {
+        return response.with_error_code(refused.code.code()).with_error_message(refused.message());
+    }
     // Copies are moved segment by segment, and no move was asked for by anybody.
-    ListPartitionReassignmentsResponse::default().with_error_message(None)
+    response.with_error_message(None)
 }
 
 pub(in crate::kafka) fn describe_producers(

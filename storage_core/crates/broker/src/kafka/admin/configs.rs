@@ -16,8 +16,8 @@ use walrus_metadata::TopicConfig;
 
 use super::changes::{self, Step};
 use super::described::{self, Wish};
-use super::{Refused, check_admin, topic};
-use crate::edge::{Operation, Resource, is_allowed};
+use super::{Refused, check_admin, check_cluster, topic};
+use crate::edge::Operation;
 use crate::kafka::context::Context;
 use crate::node::error::Error;
 use crate::node::names::TopicPath;
@@ -65,10 +65,7 @@ async fn describe_one(
             Ok(described::of_topic(wish, &description.settings))
         }
         BROKER => {
-            if !is_allowed(&context.listener.principal, Operation::Describe, Resource::Cluster) {
-                let why = "the cluster is not yours";
-                return Err(Refused::new(ResponseError::ClusterAuthorizationFailed, why));
-            }
+            check_cluster(context, Operation::Describe)?;
             let me = context.broker.cluster().node_id().to_string();
             // An empty name means what holds for all brokers.
             if ![me.as_str(), ""].contains(&resource.resource_name.as_str()) {
@@ -148,6 +145,7 @@ async fn alter_one(
 ) -> Result<(), Refused> {
     check_admin(context)?;
     if kind == BROKER {
+        check_cluster(context, Operation::Alter)?;
         let why = "a broker's settings are not changed over Kafka's protocol: use `walrus config`";
         return Err(Refused::new(ResponseError::InvalidRequest, why));
     }

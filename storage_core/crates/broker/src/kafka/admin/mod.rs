@@ -54,6 +54,13 @@ fn check_admin(context: &Context) -> Result<(), Refused> {
     if context.listener.admin { Ok(()) } else { Err(refused()) }
 }
 
+/// Refuses whoever may not do this with the cluster.
+fn check_cluster(context: &Context, operation: Operation) -> Result<(), Refused> {
+    let refused = || Refused::new(ResponseError::ClusterAuthorizationFailed, "the cluster is not yours");
+    let may = is_allowed(&context.listener.principal, operation, Resource::Cluster);
+    if may { Ok(()) } else { Err(refused()) }
+}
+
 /// The topic that a client means, if it may do this with it.
 fn topic(context: &Context, name: &str, operation: Operation) -> Result<TopicPath, Refused> {
     let principal = &context.listener.principal;

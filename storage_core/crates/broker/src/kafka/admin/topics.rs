@@ -234,7 +234,8 @@ async fn delete_one(
                 || Refused::new(ResponseError::UnknownTopicId, format!("no topic has the id {}", id.0));
             let of_org = |org: &OrgName| *org == context.listener.principal.org;
             let route = routing.topic(id).filter(|route| of_org(&route.path.org)).ok_or_else(unknown)?;
-            topic(context, route.path.name.as_str(), Operation::Delete)?
+            // Whoever knows the id of a topic that is not theirs is told neither its name nor that it is there.
+            topic(context, route.path.name.as_str(), Operation::Delete).map_err(|_| unknown())?
         }
     };
     let unknown = || Error::UnknownTopic { topic: path.to_string() };
