@@ -114,7 +114,8 @@ impl DataPlane {
         tracing::info!(backend = ?store.backend(), node = config.node_id, ?addresses, "data plane starts");
         let monitor = Arc::new(tokio::sync::watch::Sender::new(config.monitor_period()));
         let caps = config.caps();
-        let spans = Spans::open(config.spans.as_ref(), config.node_id, &runtime)?;
+        let spans = Spans::open(config.spans.as_ref(), config.node_id, &runtime)
+            .map_err(|problem| ConfigError::new(&problem))?;
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
         metrics.note_backend(&store.backend());

@@ -185,7 +185,7 @@ impl Config {
         if config.memory_budget_bytes < budget::BYTES_MIN {
             return Err(ConfigError(format!("memory_budget_bytes must be at least {}", budget::BYTES_MIN)));
         }
-        config.spans.as_ref().map_or(Ok(()), SpanOptions::check)?;
+        config.spans.as_ref().map_or(Ok(()), SpanOptions::check).map_err(ConfigError)?;
         config.store_options()?;
         let mut keys = vec![format!("text/{DEFAULT_ORG}"), format!("grpc/{DEFAULT_ORG}")];
         for listener in &config.listeners {

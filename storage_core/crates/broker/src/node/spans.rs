@@ -13,7 +13,6 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 
-use crate::node::config::ConfigError;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 
@@ -31,13 +30,13 @@ pub struct SpanOptions {
 }
 
 impl SpanOptions {
-    pub(crate) fn check(&self) -> std::result::Result<(), ConfigError> {
+    /// Says what cannot be.
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
         if !(0.0..=1.0).contains(&self.share) {
-            return Err(ConfigError::new(&format!("spans: the share {} is not between 0 and 1", self.share)));
+            return Err(format!("spans: the share {} is not between 0 and 1", self.share));
         }
         if !self.endpoint.starts_with("http://") {
-            let problem = format!("spans: the endpoint {:?} is not http://HOST:PORT", self.endpoint);
-            return Err(ConfigError::new(&problem));
+            return Err(format!("spans: the endpoint {:?} is not http://HOST:PORT", self.endpoint));
         }
         Ok(())
     }
@@ -62,16 +61,16 @@ impl Spans {
         Self { collector: None }
     }
 
-    /// Connects to a collector when there is something to send, on the threads of `runtime`.
+    /// Connects to a collector when there is something to send, on the threads of `runtime`; says what is wrong with the options.
     pub(crate) fn open(
         options: Option<&SpanOptions>,
         node: u32,
         runtime: &Runtime,
-    ) -> std::result::Result<Self, ConfigError> {
+    ) -> std::result::Result<Self, String> {
         let Some(SpanOptions { endpoint, share }) = options else { return Ok(Self::none()) };
         let _threads = runtime.enter();
         let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build();
-        let exporter = exporter.map_err(|problem| ConfigError::new(&format!("spans: {problem}")))?;
+        let exporter = exporter.map_err(|problem| format!("spans: {problem}"))?;
         let resource = Resource::builder().with_service_name(SERVICE);
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
