@@ -48,7 +48,7 @@ async fn measure(service: &GroupService) {
 fn committed(service: &GroupService) -> Vec<(GroupName, Place, u64)> {
     let mut found = Vec::new();
     for owner in service.owners() {
-        let Some((term, _)) = owner.term() else { continue };
+        let Some(term) = owner.term() else { continue };
         let left = MEASURED_MAX - found.len();
         let offsets = owner.with(term, |ledger| {
             let offsets = ledger.groups().flat_map(|(name, group)| {
