@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from walrus_client import Client, ProducerOptions
+from walrus_client import Client, ProducerOptions, WalrusError
 from walrus_client.cli.__main__ import main
 from walrus_client.dev import DevError, NodeOptions, open_cluster, start_cluster, state
 from walrus_client.dev.ports import LOOPBACK
@@ -441,5 +441,20 @@ def test_a_topic_that_rolled_back_metadata_forgot_is_listed_and_taken_back(tmp_p
         code, _, told = walrus("cluster", "recover-topics", "weather")
         assert code == 1
         assert "no lost topic is called 'weather'" in told
+    finally:
+        cluster.purge()
+
+
+def test_each_node_has_the_further_listeners_that_were_asked_for(tmp_path):
+    options = NodeOptions(grpc_listener=["acme,org=acme"], text_listener=["guests,admin=off"])
+    cluster = start_cluster(tmp_path / "dev", nodes=1, options=options)
+    try:
+        at = cluster.listeners("node-1")
+        assert sorted(at) == ["grpc/acme", "text/guests"]
+        with TextClient(at["text/guests"]) as guest, Client(cluster.bootstrap) as client:
+            with pytest.raises(WalrusError, match="not allowed here"):
+                guest.register("t")
+            client.create_topic("t")
+            guest.put("t", b"hello")
     finally:
         cluster.purge()

@@ -147,13 +147,38 @@ def test_a_damaged_state_is_refused_with_a_way_out(tmp_path, content):
     assert state.addresses(tmp_path, "text") == []
 
 
+PORTS = state.Ports.in_block(20_000, node_id=2)
+
+
 def test_options_become_flags():
     options = NodeOptions(segment_entries_max=1000, no_auto_create_topics=True)
-    assert options.arguments() == ["--segment-entries-max", "1000", "--no-auto-create-topics"]
-    assert options.updated(NodeOptions(fsync="never")).arguments() == [
+    assert options.arguments(PORTS) == ["--segment-entries-max", "1000", "--no-auto-create-topics"]
+    assert options.updated(NodeOptions(fsync="never")).arguments(PORTS) == [
         "--fsync",
         "never",
         "--segment-entries-max",
         "1000",
         "--no-auto-create-topics",
     ]
+
+
+def test_further_listeners_get_the_ports_of_a_node_that_are_left():
+    options = NodeOptions(text_listener=["a"], kafka_listener=["a,org=acme,admin=off", "b"])
+    assert options.arguments(PORTS) == [
+        "--text-listener=a=127.0.0.1:20017",
+        "--kafka-listener=a=127.0.0.1:20018,org=acme,admin=off",
+        "--kafka-listener=b=127.0.0.1:20019",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listeners", "why"),
+    [
+        (["a", "b", "c", "d"], "3 further listeners, not for 4"),
+        (["a=0.0.0.0:1"], "names a place"),
+        (["kafka"], "already"),
+    ],
+)
+def test_further_listeners_that_cannot_be_are_refused(listeners, why):
+    with pytest.raises(DevError, match=why):
+        NodeOptions(kafka_listener=listeners).arguments(PORTS)

@@ -109,14 +109,16 @@ def test_replication_changes_in_a_cluster_that_runs(node: Make) -> None:
 
 
 def test_an_organisation_is_made_limited_and_removed_and_has_listeners_of_its_own(node: Make) -> None:
-    first = node("--bootstrap", "--listener", "text://127.0.0.1:0?org=acme,grpc://127.0.0.1:0?org=acme").start()
+    first = node(
+        "--bootstrap", *("--text-listener", "acme=127.0.0.1:0,org=acme", "--grpc-listener", "acme=127.0.0.1:0,org=acme")
+    ).start()
     first.wait_ready()
     with admin(first) as client:
         wait_until("organisations are known", lambda: client.organisations())
         listeners = wait_until("its listeners are told", lambda: client.members()[0].listeners)
         served = [(listener.protocol, listener.org) for listener in listeners]
-        assert served == [("text", "acme"), ("grpc", "acme"), ("kafka", "default")]
-        by_text, by_grpc, _ = (listener.address for listener in listeners)
+        assert served == [("kafka", "default"), ("text", "acme"), ("grpc", "acme")]
+        _, by_text, by_grpc = (listener.address for listener in listeners)
         assert ask(by_text, "PUT t x").startswith("ERR ")
         client.set_organisation("acme", OrganisationLimits(topics_max=7), expect_version=0)
         (acme, default) = client.organisations()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from walrus_node.address import Address
-from walrus_node.config import Config, KafkaListener, Limits, OrgListener, parse_config
+from walrus_node.client_listener import ClientListener
+from walrus_node.config import Config, Limits, parse_config
 
 
 def parse(*arguments: str, **environment: str) -> Config:
@@ -72,34 +73,6 @@ def test_variables_of_the_original_work() -> None:
     assert config.data_dir == Path("/a")
     assert (config.segment_entries_max, config.monitor_check_ms) == (10, 200)
     assert (config.backend, config.log_level) == ("mmap", "debug")
-
-
-def test_listeners_of_organisations_are_read_from_flags_and_variables() -> None:
-    expected = (
-        OrgListener("grpc", "acme", Address("0.0.0.0", 9190)),
-        OrgListener("text", "b.c", Address("::1", 0)),
-    )
-    flags = ("--listener", "grpc://0.0.0.0:9190?org=acme", "--listener", "text://[::1]:0?org=b.c")
-    assert parse(*flags).listeners == expected
-    assert parse(WALRUS_LISTENER=",".join(flags[1::2])).listeners == expected
-
-
-@pytest.mark.parametrize(
-    "listener",
-    [
-        "grpc://0.0.0.0:9190",
-        "grpc://0.0.0.0:9190?org=",
-        "grpc://0.0.0.0:9190?org=_walrus",
-        "http://0.0.0.0:9190?org=acme",
-        "grpc://nowhere?org=acme",
-        "grpc://0.0.0.0:9190?org=default",
-        "text://h:1?org=a,text://h:2?org=a",
-    ],
-)
-def test_a_listener_that_cannot_be_is_refused(listener: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse("--listener", listener)
-    assert "--listener" in capsys.readouterr().err
 
 
 def test_flags_win_over_variables() -> None:
@@ -271,24 +244,42 @@ def test_a_wrong_variable_is_named(variable: str, value: str, named: str, capsys
     assert named in capsys.readouterr().err
 
 
-def test_listeners_of_kafka_have_names() -> None:
-    own = KafkaListener("kafka", "default", Address("127.0.0.1", 9092))
-    outside = KafkaListener("outside", "acme", Address("0.0.0.0", 9093), Address("b.example.org", 31_093), admin=False)
-    assert parse().kafka == (own,)
-    assert parse("--kafka-port", "0").kafka[0].bind == Address("127.0.0.1", 0)
-    text = "outside=0.0.0.0:9093,org=acme,advertise=b.example.org:31093,admin=off"
-    assert parse("--kafka-listener", text).kafka == (own, outside)
-    assert parse(WALRUS_KAFKA_LISTENER=f"{text};kafka=[::1]:1").kafka == (
-        outside,
-        KafkaListener("kafka", "default", Address("::1", 1)),
+KAFKA = ClientListener("kafka", "kafka", Address("127.0.0.1", 9092))
+
+
+@pytest.mark.parametrize("protocol", ["text", "grpc", "kafka"])
+def test_each_protocol_has_listeners_with_names(protocol: str) -> None:
+    outside = ClientListener(
+        *(protocol, "outside", Address("0.0.0.0", 9093), "acme", Address("b.example.org", 31_093)), admin=False
     )
+    other = ClientListener(protocol, "other", Address("::1", 0))
+    texts = ("outside=0.0.0.0:9093,org=acme,advertise=b.example.org:31093,admin=off", "other=[::1]:0")
+    flag = f"--{protocol}-listener"
+    assert parse(flag, texts[0], flag, texts[1]).listeners == (KAFKA, outside, other)
+    assert parse(**{f"WALRUS_{protocol.upper()}_LISTENER": ";".join(texts)}).listeners == (KAFKA, outside, other)
+
+
+def test_a_listener_called_as_its_protocol_takes_the_place_of_the_one_that_is_there() -> None:
+    assert parse("--kafka-port", "0").listeners[0].bind == Address("127.0.0.1", 0)
+    assert parse("--kafka-listener", "kafka=[::1]:1").listeners == (
+        ClientListener("kafka", "kafka", Address("::1", 1)),
+    )
+    config = parse("--text-listener", "text=[::1]:1,admin=off", "--grpc-listener", "grpc=[::1]:2")
+    assert (config.text, config.grpc) == (Address("::1", 1), Address("::1", 2))
+
+
+def test_addresses_of_a_listener_may_come_from_a_file() -> None:
+    config = parse("--grpc-listener", "outside=0.0.0.0:1,advertise=file", WALRUS_ADVERTISED_FILE="/told")
+    assert config.advertised_file == Path("/told")
+    assert [one.is_told_by_file for one in config.listeners] == [False, True]
 
 
 def test_the_original_at_kafkas_port_keeps_it() -> None:
-    assert parse("--client-port", "9092").kafka == ()
-    assert parse("--client-port", "9092", "--kafka-port", "9093").kafka[0].bind.port == 9093
+    assert parse("--client-port", "9092").listeners == ()
+    assert parse("--client-port", "9092", "--kafka-port", "9093").listeners[0].bind.port == 9093
 
 
+@pytest.mark.parametrize("protocol", ["text", "grpc", "kafka"])
 @pytest.mark.parametrize(
     ("listener", "why"),
     [
@@ -298,14 +289,15 @@ def test_the_original_at_kafkas_port_keeps_it() -> None:
         ("a=h:1,org=_walrus", "organisation"),
         ("a=h:1,admin=no", "neither on nor off"),
         ("a=h:1,advertise=h:0", "no port from 1"),
-        ("a=h:1,tls=on", "tls): org, advertise and admin are known"),
-        ("a=h:1,org=b,org=c", "one is there twice"),
-        ("a=h:1;a=h:2", "two listeners a"),
+        ("a=h:1,advertise=file", "advertise=file needs --advertised-file"),
+        ("a=h:1,tls=on", "tls): org, advertise, admin are known"),
+        ("a=h:1,org=b,org=c", "an option twice"),
+        ("a=h:1;a=h:2", "two listeners"),
     ],
 )
-def test_a_kafka_listener_that_cannot_be_is_refused(
-    listener: str, why: str, capsys: pytest.CaptureFixture[str]
+def test_a_listener_that_cannot_be_is_refused(
+    protocol: str, listener: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parse("--kafka-listener", listener)
+        parse(f"--{protocol}-listener", listener)
     assert why in capsys.readouterr().err

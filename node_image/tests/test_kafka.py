@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from node_process import NodeProcess
+from waiting import wait_until
+from walrus_client.admin import AdminClient
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PATIENCE_S = 30
@@ -202,3 +204,23 @@ def test_kcat_of_debian_produces_and_consumes_with_every_codec(broker: NodeProce
     assert kcat(broker, "-C", "-t", "gzip", "-e", "-q", "-o", "-2") == "value 198\nvalue 199\n"
     assert '"topic":"gzip"' in kcat(broker, "-L", "-J").replace(" ", "")
     assert kcat(broker, "-Q", "-t", "gzip:0:-1") == "gzip [0] offset 200\n"
+
+
+def test_a_listener_tells_the_address_that_a_file_gives_it_and_follows_the_file(node: Make, tmp_path: Path) -> None:
+    """An address that somebody else gives a node, as Kubernetes does, is known after its start, and may change."""
+    file = tmp_path / "addresses"
+    started = node("--bootstrap", "--kafka-listener", "outside=127.0.0.1:0,advertise=file,admin=off")
+    started.start("--advertised-file", str(file)).wait_ready()
+    with AdminClient(f"127.0.0.1:{started.ports['admin']}") as admin:
+
+        def outside() -> list[str]:
+            (member,) = admin.members()
+            return [one.address for one in member.listeners if one.address != address(started)]
+
+        wait_until("the others are told", lambda: admin.members()[0].listeners)
+        assert outside() == []
+        for told in ("b.example.org:31092", "192.0.2.7:31093"):
+            file.write_text(f"kafka/outside={told}")
+            wait_until("it is told", lambda told=told: outside() == [told])
+        file.write_text("")
+        wait_until("it is told no more", lambda: outside() == [])

@@ -149,7 +149,7 @@ def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_ou
 
 def test_listeners_of_organisations_are_told_once_all_members_know_them(node: Make) -> None:
     nodes = three(node, "--test-controls", "--test-level", "1")
-    listener = ("--listener", "grpc://127.0.0.1:0?org=acme")
+    listener = ("--grpc-listener", "acme=127.0.0.1:0,org=acme")
     with Client(bootstrap(nodes)) as client:
         client.create_topic("t")
         client.append("t", [b"ours"])

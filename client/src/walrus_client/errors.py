@@ -9,7 +9,7 @@
     │       └── NoAnswer      the one reached did not say why
     ├── RejectedError         not done, and asking again in the same way will not help
     │   ├── UnknownTopic, UnknownSegment, InvalidTopic, TopicExists
-    │   ├── UnknownGroup, GroupHasMembers
+    │   ├── UnknownGroup, GroupHasMembers, NotAllowed
     │   ├── OffsetOutOfRange  with `requested`, `start`, `end`
     │   ├── OutOfOrderSequence, ProducerFenced
     │   ├── TooLarge
@@ -163,6 +163,10 @@ class GroupHasMembers(RejectedError):
     """The group is in use, and goes on where it is: stop its members first."""
 
 
+class NotAllowed(RejectedError):
+    """The listener lets its clients change no topics; ask at another one."""
+
+
 class InvalidTimestamp(RejectedError):
     """A record's timestamp is further from the leader's clock than its topic takes; nothing of its batch is stored."""
 
@@ -229,6 +233,7 @@ _KINDS: dict[str, type[WalrusError]] = {
     "TooLarge": TooLarge,
     "UnknownGroup": UnknownGroup,
     "GroupHasMembers": GroupHasMembers,
+    "NotAllowed": NotAllowed,
     "InvalidConfig": InvalidConfig,
     "VersionMismatch": VersionMismatch,
     "UnknownNode": UnknownNode,

@@ -38,6 +38,8 @@ def is_host(text: str) -> bool:
 
 
 def with_ports(bound: Mapping[str, Address], told: Mapping[str, str]) -> dict[str, Address]:
-    """Return the listeners with the ports that the system chose for some, *told* as `host:port`."""
-    chosen = {name: int(address.rpartition(":")[2]) for name, address in told.items()}
+    """Return the listeners with the ports that the system chose for some, *told* as `host:port`, or as "" where nobody
+    knows yet how it is reached.
+    """
+    chosen = {name: int(address.rpartition(":")[2]) for name, address in told.items() if address}
     return {name: Address(address.host, chosen.get(name, address.port)) for name, address in bound.items()}

@@ -110,15 +110,16 @@ async def _start(
     view.reach(serving)
 
     addresses = ground.advertised(serving.bound)
-    registration = ground.registration(addresses, entered.node_id, ground.listeners(data_plane.addresses()))
-    controller = Controller(entered.node_id, registration, entered.store, data_plane, presence)
+    registration = ground.registration(addresses, entered.node_id)
+    listeners = ground.listeners(data_plane.addresses())
+    controller = Controller(entered.node_id, registration, listeners, entered.store, data_plane, presence)
     closing.add(controller.stop)
     on_duty = OnDuty(serving, controller)
     view.reach(on_duty)
     controller.start()
     await controller.registered.wait()
-    listeners = ", ".join(f"{name} {address}" for name, address in addresses.items())
-    log.info("ready: node %d, %s", entered.node_id, listeners)
+    reached = ", ".join(f"{name} {address}" for name, address in addresses.items())
+    log.info("ready: node %d, %s", entered.node_id, reached)
     return view, on_duty
 
 

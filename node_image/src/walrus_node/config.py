@@ -6,7 +6,7 @@ import argparse
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -14,10 +14,9 @@ from uuid import UUID
 
 from walrus_node import __version__
 from walrus_node.address import Address, is_host
+from walrus_node.client_listener import FORM, PROTOCOLS, ClientListener, parse_listeners, twice
 
 NODE_ID_MAX = 2**31 - 1
-# The organisation of listeners that name none.
-DEFAULT_ORG = "default"
 # The listener of Kafka's protocol that a node has without being told, and its port.
 KAFKA = "kafka"
 KAFKA_PORT = 9092
@@ -39,40 +38,6 @@ _OTHER_NAMES = {
 _SPANS_SHARE = 1.0
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _RUST_LEVELS = {"error", "warn", "info", "debug", "trace", "off"}
-
-
-@dataclass(frozen=True)
-class OrgListener:
-    """Where to serve clients of one organisation."""
-
-    # `text` or `grpc`.
-    protocol: str
-    org: str
-    bind: Address
-
-    @property
-    def name(self) -> str:
-        """Its name among the addresses that the data plane tells."""
-        return f"{self.protocol}/{self.org}"
-
-
-@dataclass(frozen=True)
-class KafkaListener:
-    """Where to serve clients of Kafka's protocol, and what these are told of it."""
-
-    # The same on all nodes: clients are told the addresses of the listeners that have the name of theirs.
-    label: str
-    org: str
-    bind: Address
-    # None: the bound port at the host that others are told.
-    advertise: Address | None = None
-    # Whether clients may change topics, such as by naming one that there is not yet.
-    admin: bool = True
-
-    @property
-    def name(self) -> str:
-        """Its name among the addresses that the data plane tells."""
-        return f"kafka/{self.label}"
 
 
 @dataclass(frozen=True)
@@ -106,10 +71,11 @@ class Config:
     peer: Address
     http: Address
     admin: Address
-    # Beside those of the organisation `default`.
-    listeners: tuple[OrgListener, ...]
-    kafka: tuple[KafkaListener, ...]
+    # Those of clients, without the two of text and gRPC that every node has, unless the options say more of them.
+    listeners: tuple[ClientListener, ...]
     advertise_host: str | None
+    # What clients are told of listeners that say so.
+    advertised_file: Path | None
     raft_advertise_host: str | None
     # Each may be a name with many addresses.
     join: tuple[Address, ...]
@@ -166,15 +132,12 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     chosen = [port for name in names if (port := getattr(flags, f"{name}_port"))]
     if len(set(chosen)) < len(chosen):
         parser.error(f"two of {', '.join(f'--{name}-port' for name in names)} are the same")
-    listeners = tuple(listener for several in flags.listener or () for listener in several)
-    taken = [f"{protocol}/{DEFAULT_ORG}" for protocol in ("text", "grpc")] + [listener.name for listener in listeners]
-    for listener in listeners:
-        if taken.count(listener.name) > 1:
-            parser.error(f"--listener: organisation {listener.org} has two listeners of {listener.protocol}")
-    kafka = tuple(listener for several in flags.kafka_listener or () for listener in several)
-    labels = [listener.label for listener in kafka]
-    if twice := {label for label in labels if labels.count(label) > 1}:
-        parser.error(f"--kafka-listener: there are two listeners {', '.join(sorted(twice))}")
+    given = (getattr(flags, f"{protocol}_listener") or () for protocol in PROTOCOLS)
+    listeners = tuple(listener for of_one in given for several in of_one for listener in several)
+    if name := twice(listeners):
+        parser.error(f"there are two listeners {name}")
+    if flags.advertised_file is None and any(listener.is_told_by_file for listener in listeners):
+        parser.error("advertise=file needs --advertised-file")
     if not flags.test_controls and (flags.test_wire or flags.test_level):
         parser.error("--test-wire and --test-level are for tests: they need --test-controls")
     bind_host = flags.bind_host or _LOOPBACK
@@ -185,20 +148,21 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     node_name = flags.node_name or socket.gethostname()
     # Whoever came from the original may serve its protocol at Kafka's port, and then has not asked for this listener.
     kafka_port = flags.kafka_port if flags.kafka_port is not None or KAFKA_PORT in chosen else KAFKA_PORT
-    if KAFKA not in labels and kafka_port is not None:
-        kafka = (KafkaListener(KAFKA, DEFAULT_ORG, Address(client_host, kafka_port)), *kafka)
+    by_key = {listener.key: listener for listener in listeners}
+    if f"{KAFKA}/{KAFKA}" not in by_key and kafka_port is not None:
+        listeners = (ClientListener(KAFKA, KAFKA, Address(client_host, kafka_port)), *listeners)
     return Config(
         node_id=flags.node_id,
         node_name=node_name,
         data_dir=flags.data_dir,
         raft=Address(raft_host, flags.raft_port),
-        text=Address(client_host, flags.client_port),
-        grpc=Address(client_host, flags.grpc_port),
+        text=by_key["text"].bind if "text" in by_key else Address(client_host, flags.client_port),
+        grpc=by_key["grpc"].bind if "grpc" in by_key else Address(client_host, flags.grpc_port),
         peer=Address(raft_host, flags.peer_port),
         http=Address(client_host, flags.http_port),
         admin=Address(admin_host, flags.admin_port),
         listeners=listeners,
-        kafka=kafka,
+        advertised_file=flags.advertised_file,
         advertise_host=flags.advertise_host or flags.raft_advertise_host,
         raft_advertise_host=flags.raft_advertise_host or flags.advertise_host,
         join=join,
@@ -314,23 +278,23 @@ def _parser() -> argparse.ArgumentParser:
     add("--client-host", type=_host, metavar="HOST", help="bind the listeners of clients here, not to --bind-host")
     add("--client-port", "--port", default=8080, type=_port, help="text protocol")
     add("--grpc-port", default=9090, type=_port, help="gRPC")
-    add(
-        "--listener",
-        action="append",
-        type=_listeners,
-        metavar="PROTOCOL://HOST:PORT?org=NAME",
-        help="serve clients of an organisation at a port of its own, by text or grpc; repeat it or separate by commas; "
-        "the other ports are for the organisation default",
-    )
     add("--kafka-port", type=_port, metavar="PORT", help=f"Kafka's protocol; default: {KAFKA_PORT}")
+    for protocol, port in zip(PROTOCOLS, ("--client-port", "--grpc-port", "--kafka-port"), strict=True):
+        add(
+            f"--{protocol}-listener",
+            action="append",
+            type=_listeners(protocol),
+            metavar=FORM,
+            help=f"one more listener of {protocol}, whose clients are of that organisation, and are told the addresses "
+            "of this name on all nodes; admin=off: they change no topics; repeat it or separate by semicolons; one of "
+            f"the name {protocol} takes the place of {port}",
+        )
     add(
-        "--kafka-listener",
-        action="append",
-        type=_kafka_listeners,
-        metavar="NAME=HOST:PORT[,org=ORG][,advertise=HOST:PORT][,admin=off]",
-        help="one more listener of Kafka's protocol, whose clients are told the addresses of this name on all nodes; "
-        "admin=off: they change no topics; repeat it or separate by semicolons; one of the name kafka takes the place "
-        "of --kafka-port",
+        "--advertised-file",
+        type=Path,
+        metavar="PATH",
+        help="addresses that clients of listeners with advertise=file are told, each a line PROTOCOL/NAME=HOST:PORT; "
+        "read anew when it changes",
     )
     add("--http-port", default=8088, type=_port, help="health, metrics, status")
     add("--admin-host", type=_host, metavar="HOST", help="bind the admin service here, not to --bind-host")
@@ -526,38 +490,14 @@ def _address(text: str, *, port_min: int = 1) -> Address:
         _refuse(str(wrong))
 
 
-def _listeners(text: str) -> tuple[OrgListener, ...]:
-    return tuple(_listener(part.strip()) for part in text.split(","))
+def _listeners(protocol: str) -> Callable[[str], tuple[ClientListener, ...]]:
+    def listeners(text: str) -> tuple[ClientListener, ...]:
+        try:
+            return parse_listeners(protocol, text)
+        except ValueError as wrong:
+            _refuse(str(wrong))
 
-
-def _listener(text: str) -> OrgListener:
-    match = re.fullmatch(r"(text|grpc)://([^/?]+)\?org=([A-Za-z0-9][A-Za-z0-9._-]{0,62})", text)
-    if match is None:
-        _refuse(f"{text!r} is no listener of an organisation, such as grpc://0.0.0.0:9190?org=acme")
-    return OrgListener(match[1], match[3], _address(match[2], port_min=0))
-
-
-def _kafka_listeners(text: str) -> tuple[KafkaListener, ...]:
-    return tuple(_kafka_listener(part.strip()) for part in text.split(";"))
-
-
-def _kafka_listener(text: str) -> KafkaListener:
-    named = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
-    place, *rest = text.split(",")
-    match = re.fullmatch(rf"({named})=(.+)", place)
-    if match is None:
-        _refuse(f"{text!r} is no listener: NAME=HOST:PORT is expected, such as outside=0.0.0.0:9093")
-    options = dict(part.partition("=")[::2] for part in rest)
-    if len(options) < len(rest) or (unknown := options.keys() - {"org", "advertise", "admin"}):
-        told = ", ".join(sorted(unknown)) if len(options) == len(rest) else "one is there twice"
-        _refuse(f"{text!r} has options that a listener does not have ({told}): org, advertise and admin are known")
-    org, advertise, admin = options.get("org", DEFAULT_ORG), options.get("advertise"), options.get("admin", "on")
-    if not re.fullmatch(named, org):
-        _refuse(f"{org!r} is no name of an organisation")
-    if admin not in ("on", "off"):
-        _refuse(f"admin={admin} is neither on nor off")
-    reached = None if advertise is None else _address(advertise)
-    return KafkaListener(match[1], org, _address(match[2], port_min=0), reached, admin == "on")
+    return listeners
 
 
 def _versions(text: str) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import walrus_core
 
+from walrus_node.advertised import AdvertisedAddresses
 from walrus_node.commands import (
     PAUSE_S,
     PROPOSE_MAX_S,
@@ -62,12 +63,14 @@ class Controller:
         self,
         node_id: int,
         registration: Registration,
+        listeners: AdvertisedAddresses,
         store: MetadataStore[ClusterState],
         data_plane: DataPlane,
         presence: Presence,
     ) -> None:
         self._node_id = node_id
         self._registration = registration
+        self._listeners = listeners
         self._store = store
         self._data_plane = data_plane
         self._presence = presence
@@ -112,7 +115,7 @@ class Controller:
         return []
 
     async def _serve(self) -> None:
-        await register(self._store, replace(self._registration, listeners=()))
+        await register(self._store, self._registration)
         await self._renew_lease()
         self.registered.set()
         while True:
@@ -144,16 +147,20 @@ class Controller:
             log.error("the lease is refused: %s", outcome.message)
 
     def _listeners_that_all_know(self) -> tuple[Listener, ...]:
-        """Those listeners of which every member understands the registration."""
-        metadata = self._store.read().metadata
-        if not metadata.knows_organisations():
-            return ()
-        is_known = metadata.knows_placement()
-        return tuple(one for one in self._registration.listeners if is_known or one.protocol != "kafka")
+        """The listeners as clients reach them now, once every member understands their registration."""
+        return self._listeners.now() if self._store.read().metadata.knows_placement() else ()
 
     async def _tell_listeners(self, listeners: tuple[Listener, ...]) -> None:
-        """Say where clients of organisations and of Kafka are served."""
-        await register(self._store, replace(self._registration, listeners=listeners))
+        """Say where clients are served."""
+        # Those that every node has lie in fields of their own.
+        own = {one.protocol: one.address for one in listeners if one.is_default}
+        here = replace(
+            self._registration,
+            text_address=own.get("text", self._registration.text_address),
+            grpc_address=own.get("grpc", self._registration.grpc_address),
+            listeners=tuple(one for one in listeners if not one.is_default),
+        )
+        await register(self._store, here)
         self._told_listeners = listeners
 
     async def _keep_voters(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import walrus_core
 
+from walrus_node.client_listener import ClientListener
 from walrus_node.config import Config
 from walrus_node.ending import DATA_REFUSED, FAILED, PORT_IN_USE, StartError
 from walrus_node.entrance import Entered
@@ -48,21 +49,7 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
         "text_address": str(config.text),
         "grpc_address": str(config.grpc),
         "peer_address": str(config.peer),
-        "listeners": [
-            {"protocol": listener.protocol, "org": listener.org, "address": str(listener.bind)}
-            for listener in config.listeners
-        ]
-        + [
-            {
-                "protocol": "kafka",
-                "name": listener.label,
-                "org": listener.org,
-                "address": str(listener.bind),
-                "advertise": str(listener.advertise) if listener.advertise else None,
-                "admin": listener.admin,
-            }
-            for listener in config.kafka
-        ],
+        "listeners": [_listener(listener) for listener in config.listeners],
         "advertise_host": config.advertise_host,
         "backend": config.backend,
         "fsync": config.fsync,
@@ -87,6 +74,18 @@ def _options(ground: Ground, entered: Entered) -> dict[str, object]:
     if config.test_wire:
         options["wire_versions"] = dict(zip(("oldest", "newest"), config.test_wire, strict=True))
     return options
+
+
+def _listener(listener: ClientListener) -> dict[str, object]:
+    told = "" if listener.is_told_by_file else str(listener.advertise) if listener.advertise else None
+    return {
+        "protocol": listener.protocol,
+        "name": listener.name,
+        "org": listener.org,
+        "address": str(listener.bind),
+        "advertise": told,
+        "admin": listener.admin,
+    }
 
 
 @dataclass(frozen=True)

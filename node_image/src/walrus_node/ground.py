@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import walrus_core
 
 from walrus_node.address import Address, with_ports
+from walrus_node.advertised import AdvertisedAddresses
 from walrus_node.closing import Closing
 from walrus_node.config import Config
 from walrus_node.ending import FAILED, PORT_IN_USE, StartError
@@ -72,20 +73,18 @@ class Ground:
         hosts = {"raft": self.config.raft_advertise_host}
         return {name: str(self.config.advertised(address, hosts.get(name))) for name, address in bound.items()}
 
-    def listeners(self, told: Mapping[str, str]) -> tuple[Listener, ...]:
-        """The listeners of organisations and of Kafka's protocol, at the ports *told*, as others reach them."""
-        config = self.config
-        bound = {one.name: one.bind for one in config.listeners} | {one.name: one.bind for one in config.kafka}
-        reached = self.advertised(with_ports(bound, told))
-        of_orgs = (Listener(one.protocol, one.org, reached[one.name]) for one in config.listeners)
-        of_kafka = (
-            Listener("kafka", one.org, str(one.advertise or reached[one.name]), one.label) for one in config.kafka
+    def listeners(self, told: Mapping[str, str]) -> AdvertisedAddresses:
+        """The listeners that the options name, at the ports *told*, as others reach them."""
+        named = self.config.listeners
+        known = [one for one in named if not one.is_told_by_file]
+        reached = self.advertised(with_ports({one.key: one.bind for one in known}, told))
+        return AdvertisedAddresses(
+            tuple(Listener(one.protocol, one.org, str(one.advertise or reached[one.key]), one.name) for one in known),
+            tuple(Listener(one.protocol, one.org, "", one.name) for one in named if one.is_told_by_file),
+            self.config.advertised_file,
         )
-        return (*of_orgs, *of_kafka)
 
-    def registration(
-        self, addresses: Mapping[str, str], node_id: int | None, listeners: tuple[Listener, ...] = ()
-    ) -> Registration:
+    def registration(self, addresses: Mapping[str, str], node_id: int | None) -> Registration:
         """What the node says of itself, reached at these *addresses*; without an id it says which one it would like."""
         return Registration(
             wanted=node_id or self.config.node_id,
@@ -93,7 +92,7 @@ class Ground:
             process=self.process,
             name=self.config.node_name,
             level=self.level,
-            listeners=listeners,
+            listeners=(),
             **{f"{name}_address": address for name, address in addresses.items()},
         )
 

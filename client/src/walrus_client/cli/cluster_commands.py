@@ -92,7 +92,7 @@ def set_organisation(
 ) -> None:
     """Make an organisation, or give one other limits; a limit that is not given is lifted.
 
-    Its clients connect to listeners of its own: `walrus-node --listener grpc://0.0.0.0:9190?org=NAME`.
+    Its clients connect to listeners of its own: `walrus-node --grpc-listener NAME=0.0.0.0:9190,org=NAME`.
 
     Example: walrus cluster orgs set acme --topics-max 100
     """

@@ -33,6 +33,15 @@ DirOption = Annotated[
 Node = Annotated[str, typer.Argument(help="Name or id of a node: node-1, or 1.", show_default=False)]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for a node to be ready.")]
 _PASSED_ON = "Passed on to the nodes"
+_Listeners = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[,org=ORG][,admin=off]",
+        help="A further listener of each node, of that organisation; admin=off: no topics are changed. Repeat it.",
+        rich_help_panel=_PASSED_ON,
+        show_default=False,
+    ),
+]
 
 
 @app.command()
@@ -93,6 +102,9 @@ def up(
     no_auto_create_topics: Annotated[
         bool, typer.Option("--no-auto-create-topics", help="PUT needs REGISTER.", rich_help_panel=_PASSED_ON)
     ] = False,
+    text_listener: _Listeners = None,
+    grpc_listener: _Listeners = None,
+    kafka_listener: _Listeners = None,
     test_controls: Annotated[bool, typer.Option("--test-controls", hidden=True)] = False,
     output: OutputOption = None,
 ) -> None:
@@ -106,6 +118,8 @@ def up(
         walrus dev up --nodes 1 --segment-entries-max 1000 --dir /tmp/one
 
         walrus dev up --nodes 5 --replication-factor 5 --write-quorum 3
+
+        walrus dev up --kafka-listener acme,org=acme --kafka-listener guests,admin=off
     """
     options = dev.NodeOptions(
         backend=backend,
@@ -121,6 +135,9 @@ def up(
         log_level=log_level,
         no_auto_create_topics=no_auto_create_topics or None,
         test_controls=test_controls or None,
+        text_listener=text_listener or None,
+        grpc_listener=grpc_listener or None,
+        kafka_listener=kafka_listener or None,
     )
     cluster = dev.start_cluster(
         directory,
@@ -259,7 +276,7 @@ class _Tail:
 def _print_status(cluster: dev.DevCluster, output: Output) -> None:
     statuses = cluster.status()
     led = _segments_led(cluster)
-    rows = [_status_row(seen, led) for seen in statuses]
+    rows = [_status_row(seen, led, cluster.listeners(seen.node.name)) for seen in statuses]
     if output is Output.JSON:
         print_json({"directory": str(cluster.directory), "bootstrap": cluster.bootstrap, "nodes": rows})
         return
@@ -278,9 +295,12 @@ def _print_status(cluster: dev.DevCluster, output: Output) -> None:
             for row in rows
         ),
     )
+    for row in rows:
+        for name, address in row["listeners"].items():
+            print_line(f"{row['name']} listens for {name} at {address}")
 
 
-def _status_row(seen: dev.NodeStatus, led: Counter[int] | None) -> dict[str, Any]:
+def _status_row(seen: dev.NodeStatus, led: Counter[int] | None, further: dict[str, str]) -> dict[str, Any]:
     node = seen.node
     state = "ready" if seen.readiness.ready else "running" if seen.running else "stopped"
     return {
@@ -290,6 +310,7 @@ def _status_row(seen: dev.NodeStatus, led: Counter[int] | None) -> dict[str, Any
         "missing": list(seen.readiness.missing),
         "pid": node.process.pid if node.process and seen.running else None,
         "ports": {port: getattr(node.ports, port) for port in ("text", "grpc", "peer", "raft", "http", "kafka")},
+        "listeners": further,
         "metadata_role": seen.metadata_role(),
         "segments_led": led[node.node_id] if led is not None else None,
         "memory_bytes": seen.memory_bytes,

@@ -107,6 +107,12 @@ class DevCluster:
         """The addresses of Kafka's protocol of all nodes, running or not, as `bootstrap.servers` of its clients."""
         return ",".join(f"{LOOPBACK}:{node.ports.kafka}" for node in self.nodes)
 
+    def listeners(self, name: str) -> dict[str, str]:
+        """The addresses of one node's further listeners, running or not, by name, such as `kafka/outside`."""
+        cluster = state.load(self.directory)
+        found = cluster.options.further_listeners(cluster.node(name).ports)
+        return {listener: f"{LOOPBACK}:{port}" for listener, (_, port) in found.items()}
+
     @property
     def secret_file(self) -> Path | None:
         """The file of the secret that the nodes share, for `AdminClient`."""
@@ -226,7 +232,8 @@ class DevCluster:
             cluster = state.load(self.directory)
             idle = [node for node in cluster.nodes if node.name in names and not node.is_running()]
             for node in idle:
-                taken = [port for port in _port_numbers(node) if not is_free(port)]
+                further = [port for _, port in cluster.options.further_listeners(node.ports).values()]
+                taken = [port for port in (*_port_numbers(node), *further) if not is_free(port)]
                 if taken:
                     raise DevError(
                         f"port {taken[0]} of {node.name} is in use by another program; a cluster keeps its ports:"
@@ -333,7 +340,7 @@ def _command(cluster: ClusterState, node: NodeState, secret_file: Path | None) -
         *("--admin-port", str(ports.admin), "--kafka-port", str(ports.kafka), "--node-name", node.name),
         *(("--secret-file", str(secret_file)) if secret_file else ()),
         *place,
-        *cluster.options.arguments(),
+        *cluster.options.arguments(ports),
     ]
 
 

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,11 @@ class Ports:
         names = ("text", "grpc", "peer", "raft", "http", "admin", "kafka")
         return cls(**{name: first + place for place, name in enumerate(names)})
 
+    @property
+    def further(self) -> range:
+        """Those that are left for further listeners of clients."""
+        return range(self.text + len(asdict(self)), self.text + PORTS_PER_NODE)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
@@ -66,12 +71,39 @@ class NodeOptions:
     log_level: str | None = None
     no_auto_create_topics: bool | None = None
     test_controls: bool | None = None
+    # Further listeners of clients, each `NAME[,org=ORG][,admin=off]`.
+    text_listener: Sequence[str] | None = None
+    grpc_listener: Sequence[str] | None = None
+    kafka_listener: Sequence[str] | None = None
 
-    def arguments(self) -> list[str]:
-        """Return them as flags of `walrus-node`."""
-        flags = []
+    def further_listeners(self, ports: Ports) -> dict[str, tuple[str, int]]:
+        """Return option and port of each further listener, by its name behind that of its protocol; raises DevError."""
+        listeners = [
+            (protocol, text)
+            for protocol in ("text", "grpc", "kafka")
+            for text in getattr(self, f"{protocol}_listener") or ()
+        ]
+        if len(listeners) > len(ports.further):
+            raise DevError(f"a node has ports for {len(ports.further)} further listeners, not for {len(listeners)}")
+        made = {}
+        for (protocol, text), port in zip(listeners, ports.further, strict=False):
+            name, comma, rest = text.partition(",")
+            if "=" in name:
+                raise DevError(
+                    f"{text!r} names a place, and each node has its own: NAME[,org=ORG][,admin=off] is expected"
+                )
+            if name == protocol:
+                raise DevError(f"each node has a listener {name} already: give the further one another name")
+            made[f"{protocol}/{name}"] = (f"--{protocol}-listener={name}={LOOPBACK}:{port}{comma}{rest}", port)
+        return made
+
+    def arguments(self, ports: Ports) -> list[str]:
+        """Return them as flags of the `walrus-node` that has these ports."""
+        flags = [option for option, _ in self.further_listeners(ports).values()]
         for name, value in asdict(self).items():
             flag = "--" + name.replace("_", "-")
+            if name.endswith("_listener"):
+                continue
             if value is True:
                 flags.append(flag)
             elif value is not None and value is not False:

@@ -18,8 +18,13 @@ class Listener:
     protocol: str
     org: str
     address: str
-    # Only a listener of Kafka's protocol has one.
+    # One that was registered before all members knew of names has none.
     name: str = ""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the listener that every node has of the protocol; none need have one of Kafka's."""
+        return self.protocol == self.name != "kafka"
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Node:
     grpc_address: str
     http_address: str
     admin_address: str
-    # Those for organisations other than the default one.
+    # Those of clients beside the two that every node has.
     listeners: tuple[Listener, ...] = ()
 
 

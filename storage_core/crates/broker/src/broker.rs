@@ -56,6 +56,11 @@ impl Broker {
         result
     }
 
+    /// Does the same, and creates no topic.
+    pub(crate) async fn append_to_existing(&self, to: &PartitionRef, batch: Bytes) -> Result<AppendAck> {
+        self.topics.append_to_existing(to, batch).await
+    }
+
     /// Does the same with a batch that was parsed and whose records were looked at, and creates no topic. Gives up after
     /// `patience`.
     pub(crate) async fn append_walked(
@@ -207,10 +212,10 @@ impl Broker {
         self.cluster().leadership(partition)
     }
 
-    /// Every node of the cluster, by id, as clients of an organisation reach it.
+    /// Every node of the cluster, by id.
     #[must_use]
-    pub fn nodes(&self, org: &OrgName) -> Vec<NodeView> {
-        self.topics.nodes(org)
+    pub fn nodes(&self) -> Vec<NodeView> {
+        self.topics.nodes()
     }
 
     /// The answer to `METRICS` of the text protocol: what the metadata store published about Raft, and facts of this node.

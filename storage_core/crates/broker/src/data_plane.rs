@@ -22,7 +22,7 @@ use crate::copies::Copies;
 use crate::copies::left::LeftLogs;
 use crate::copies::table::CopyTable;
 use crate::cursors;
-use crate::edge::{Door, Principal, raise_descriptors};
+use crate::edge::{Door, raise_descriptors};
 use crate::ending::succession;
 use crate::groups;
 use crate::node::config::{Config, ConfigError, LiveConfig};
@@ -87,10 +87,14 @@ impl DataPlane {
         // Sockets are bound first: a second program on this machine most often fails here, and then no store was touched.
         let bind = |listener, address: &str| runtime.block_on(bind(listener, address));
         let peer = bind("peer", &config.peer_address)?;
-        let mut of_clients = vec![
-            ClientListener::of_default(Protocol::Text, bind("text", &config.text_address)?),
-            ClientListener::of_default(Protocol::Grpc, bind("grpc", &config.grpc_address)?),
-        ];
+        let mut of_clients = Vec::new();
+        for (protocol, address) in
+            [(Protocol::Text, &config.text_address), (Protocol::Grpc, &config.grpc_address)]
+        {
+            if !config.listeners.iter().any(|options| options.key() == protocol.name()) {
+                of_clients.push(ClientListener::of_default(protocol, bind(protocol.name(), address)?));
+            }
+        }
         for options in &config.listeners {
             let bound = bind(options.protocol.name(), &options.address)?;
             of_clients.push(ClientListener::of(options, bound)?);
@@ -130,18 +134,17 @@ impl DataPlane {
         let traffic = Arc::new(text::traffic(&metrics));
         let kafka_traffic = Arc::new(kafka::traffic(&metrics));
         for listener in of_clients {
-            let ClientListener { protocol, key, org, bound, admin, .. } = listener;
-            let (door, principal) = (Door::new(protocol.name(), bound, caps, 1), Principal::anonymous(org));
+            let ClientListener { protocol, name, key, bound, principal, .. } = listener;
+            let door = Door::new(protocol.name(), bound, caps, 1);
             let (broker, traffic) = (broker.clone(), traffic.clone());
             match protocol {
                 Protocol::Text => {
                     tasks.spawn("text listener", text::serve(door, broker, principal, traffic));
                 }
-                Protocol::Grpc => tasks.spawn("grpc listener", grpc::serve(door, broker, principal)),
+                Protocol::Grpc => tasks.spawn("grpc listener", grpc::serve(door, broker, principal, name)),
                 Protocol::Kafka => {
-                    let name = key.split_once('/').map_or("", |(_, name)| name).to_owned();
                     let told = addresses[&key].clone();
-                    let listener = kafka::Listener { name, told, admin, principal };
+                    let listener = kafka::Listener { name, told, principal };
                     tasks
                         .spawn("kafka listener", kafka::serve(door, broker, listener, kafka_traffic.clone()));
                 }
@@ -171,8 +174,8 @@ impl DataPlane {
         Ok(Self { addresses, monitor, broker, publication, runtime: Lock::new(Some(runtime)) })
     }
 
-    /// `host:port` of each listener (`text`, `grpc`, `peer`; of an organisation `text/ORG`, `grpc/ORG`; by its name
-    /// `kafka/NAME`), as others reach it.
+    /// `host:port` of each listener (`text`, `grpc`, `peer`; further ones by their names, `text/NAME`, `kafka/NAME`), as others
+    /// reach it.
     #[must_use]
     pub fn addresses(&self) -> BTreeMap<String, String> {
         self.addresses.clone()

@@ -24,7 +24,8 @@ const TOPIC_CONFIG_LEVEL: u32 = 5;
 /// Level from which records are deleted: by their topic's retention, or because somebody asks for it.
 const RETENTION_LEVEL: u32 = 6;
 /// Level from which topics say how many copies they have, whether their leaders stay and whose time their records have, are given
-/// more partitions and are compacted, and from which nodes say that they are about to stop, and where they speak Kafka's protocol.
+/// more partitions and are compacted, and from which nodes say that they are about to stop, where they speak Kafka's protocol, and how
+/// their listeners are called.
 const PLACEMENT_LEVEL: u32 = 7;
 
 impl Command {
@@ -37,7 +38,9 @@ impl Command {
             Self::AlterTopic { set, unset, .. } => level_of_settings(set.keys().chain(unset)),
             Self::CreateTopic { config, .. } if !config.is_empty() => level_of_settings(config.keys()),
             Self::RegisterNode { listeners, .. }
-                if listeners.iter().any(|listener| listener.protocol == Protocol::Kafka) =>
+                if listeners
+                    .iter()
+                    .any(|listener| listener.protocol == Protocol::Kafka || !listener.name.is_empty()) =>
             {
                 PLACEMENT_LEVEL
             }

@@ -13,7 +13,7 @@ use crate::cluster_config::ClusterConfig;
 use crate::compaction::TombstoneMarks;
 use crate::creations::Creations;
 use crate::leads::Leads;
-use crate::organisation::{DEFAULT_ORG, Organisation};
+use crate::organisation::Organisation;
 use crate::recent::Recent;
 use crate::retention::ReadMarks;
 use crate::segment::{CopyState, Segment, SegmentCopy, SegmentState, is_nowhere, nowhere};
@@ -100,7 +100,7 @@ pub struct Node {
     /// `host:port` of the admin service; empty as long as the node has not said.
     #[serde(default)]
     pub admin_address: String,
-    /// Listeners of clients beside those two, each for one organisation, and all of Kafka's protocol.
+    /// Listeners of clients beside those two, each for one organisation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
     /// Name that its operator gives it, such as that of its pod; empty where it has none.
@@ -132,8 +132,7 @@ pub struct Node {
 pub struct Listener {
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Name of a listener of Kafka's protocol, the same on all nodes: its clients are told the addresses of that name. The other
-    /// protocols have none.
+    /// Its name, the same on all nodes: its clients are told the addresses of that name. Before level 7 there were none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Name of the organisation.
@@ -172,22 +171,15 @@ impl Node {
         matches!(self.state, NodeState::Up | NodeState::Stopping)
     }
 
-    /// Where clients of an organisation reach the node's gRPC; empty where they do not.
+    /// Where clients of an organisation reach the node's listener of that protocol and name; `None` where they do not.
     #[must_use]
-    pub fn grpc_address_of(&self, org: &str) -> &str {
-        if org == DEFAULT_ORG {
-            return &self.grpc_address;
+    pub fn address_of(&self, protocol: Protocol, name: &str, org: &str) -> Option<&str> {
+        match protocol {
+            Protocol::Text if name == protocol.name() => return Some(&self.text_address),
+            Protocol::Grpc if name == protocol.name() => return Some(&self.grpc_address),
+            _ => {}
         }
-        let mut listeners = self.listeners.iter();
-        let found = listeners.find(|found| found.protocol == Protocol::Grpc && found.org == org);
-        found.map_or("", |found| &found.address)
-    }
-
-    /// Where clients of an organisation reach the node's listener of Kafka's protocol with that name; `None` where they do not.
-    #[must_use]
-    pub fn kafka_address_of(&self, name: &str, org: &str) -> Option<&str> {
-        let is_it =
-            |found: &&Listener| found.protocol == Protocol::Kafka && found.name == name && found.org == org;
+        let is_it = |found: &&Listener| found.protocol == protocol && found.name == name && found.org == org;
         self.listeners.iter().find(is_it).map(|found| found.address.as_str())
     }
 }

@@ -46,7 +46,7 @@ impl DataPlane {
         Ok(Self { plane: Arc::new(plane), origin: Origin::here() })
     }
 
-    /// `host:port` of the listeners `text`, `grpc`, `peer` and those of organisations (`grpc/acme`), as bound.
+    /// `host:port` of the listeners `text`, `grpc`, `peer` and further ones by name (`grpc/acme`), as bound.
     fn addresses<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.addresses())?)
     }

@@ -103,12 +103,7 @@ impl Metadata {
         self.current().reachable_level()
     }
 
-    /// Whether commands about organisations, and registrations with listeners of theirs, may be proposed.
-    fn knows_organisations(&self) -> bool {
-        self.current().knows_organisations()
-    }
-
-    /// Whether commands about the placement of topics, and registrations with Kafka's listeners, may be proposed.
+    /// Whether commands about the placement of topics, and registrations with named listeners, may be proposed.
     fn knows_placement(&self) -> bool {
         self.current().knows_placement()
     }

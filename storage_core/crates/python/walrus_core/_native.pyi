@@ -136,11 +136,8 @@ class Metadata:
     def reachable_level(self) -> int | None:
         """The level of commands that all members know, if it is above the cluster's."""
 
-    def knows_organisations(self) -> bool:
-        """Whether commands about organisations, and registrations with listeners of theirs, may be proposed."""
-
     def knows_placement(self) -> bool:
-        """Whether commands about the placement of topics, and registrations with Kafka's listeners, may be proposed."""
+        """Whether commands about the placement of topics, and registrations with named listeners, may be proposed."""
 
     def organisations(self) -> list[dict[str, Any]]:
         """The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`."""
@@ -224,7 +221,10 @@ class DataPlane:
         """
 
     def addresses(self) -> dict[str, str]:
-        """`host:port` of the listeners `text`, `grpc`, `peer` and those of organisations (`grpc/acme`), as bound."""
+        """`host:port` of the listeners `text`, `grpc`, `peer` and further ones by name (`grpc/acme`), as bound.
+
+        Empty for those that the host tells clients of later.
+        """
 
     def identity(self) -> dict[str, Any]:
         """`cluster_id`, `node_id`, `disk` and `process`."""

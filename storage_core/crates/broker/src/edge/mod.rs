@@ -9,7 +9,7 @@ mod pace;
 mod principal;
 mod traffic;
 
-pub(crate) use authorize::{Operation, Resource, is_allowed};
+pub(crate) use authorize::{Operation, Resource, check_allowed, is_allowed};
 pub(crate) use door::{Arrival, Door, raise_descriptors};
 pub use front::Front;
 pub(crate) use guard::GuardedStream;

@@ -15,21 +15,28 @@ pub(crate) struct Principal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grants {
     Everything,
+    /// They may do all but make, change and delete topics; a listener of strangers lets nobody.
+    Use,
     /// Tests prove that every request asks.
     #[cfg(test)]
     Nothing,
 }
 
 impl Principal {
-    /// Whoever reaches a listener of an organisation.
-    pub(crate) fn anonymous(org: OrgName) -> Self {
-        Self { org, grants: Grants::Everything }
+    /// Whoever reaches a listener of an organisation; without `admin` they may change no topics.
+    pub(crate) fn anonymous(org: OrgName, admin: bool) -> Self {
+        Self { org, grants: if admin { Grants::Everything } else { Grants::Use } }
     }
 
     /// Somebody of an organisation who may do nothing.
     #[cfg(test)]
     pub(crate) fn without_grants(org: OrgName) -> Self {
         Self { org, grants: Grants::Nothing }
+    }
+
+    /// Whether topics may be made, changed and deleted through their listener at all.
+    pub(crate) fn may_change_topics(&self) -> bool {
+        self.grants != Grants::Use
     }
 
     /// The topic that the principal means by a name.

@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use walrus_log::batch::{Batch, BatchBuilder, BatchError, ProducerRef};
 
-use crate::edge::Principal;
+use crate::broker::Broker;
+use crate::edge::{Operation, Principal, Resource, is_allowed};
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::names::PartitionRef;
 use crate::node::proto::v1::{AppendRequest, Header, Producer, Records, append_request};
+use crate::partition::ack::AppendAck;
 
 /// The partition to which a principal's append goes, and the bytes of its batch.
 pub(super) fn batch_of(request: AppendRequest, principal: &Principal) -> Result<(PartitionRef, Bytes)> {
@@ -27,6 +29,20 @@ pub(super) fn batch_of(request: AppendRequest, principal: &Principal) -> Result<
         None => return Err(invalid("an append needs `records` or `batch`")),
     };
     Ok((to, batch))
+}
+
+/// Appends for a principal; a topic that there is not is made only for one that may make it.
+pub(super) async fn append(
+    broker: &Broker,
+    principal: &Principal,
+    to: &PartitionRef,
+    batch: Bytes,
+) -> Result<AppendAck> {
+    if is_allowed(principal, Operation::Create, Resource::Topic(&to.topic)) {
+        broker.append(to, batch).await
+    } else {
+        broker.append_to_existing(to, batch).await
+    }
 }
 
 fn build(Records { records }: &Records, producer: Option<&Producer>) -> Result<Bytes> {
@@ -90,7 +106,7 @@ mod tests {
     use crate::node::proto::v1::Record;
 
     fn batch_of(request: AppendRequest) -> Result<(PartitionRef, Bytes)> {
-        super::batch_of(request, &Principal::anonymous(OrgName::default()))
+        super::batch_of(request, &Principal::anonymous(OrgName::default(), true))
     }
 
     fn request(payload: Option<append_request::Payload>) -> AppendRequest {

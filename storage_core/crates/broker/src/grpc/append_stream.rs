@@ -10,7 +10,7 @@ use futures_util::stream::FuturesOrdered;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
-use super::append::batch_of;
+use super::append::{append, batch_of};
 use super::status::{error_message, status_of};
 use crate::broker::Broker;
 use crate::edge::Principal;
@@ -137,12 +137,12 @@ impl Window {
         let bytes = checked.as_ref().map_or(0, |(_, batch)| batch.len());
         self.bytes_each.push_back(bytes);
         self.bytes += bytes;
-        let broker = broker.clone();
+        let (broker, principal) = (broker.clone(), principal.clone());
         let held = broker.cluster().share(Purpose::Appends).hold(bytes);
         self.appends.push_back(Box::pin(async move {
             let _held = held;
             let appended = match checked {
-                Ok((to, batch)) => broker.append(&to, batch).await,
+                Ok((to, batch)) => append(&broker, &principal, &to, batch).await,
                 Err(problem) => Err(problem),
             };
             match appended {

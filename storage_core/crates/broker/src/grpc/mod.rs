@@ -37,8 +37,9 @@ const PREFACE_BYTES: usize = 24;
 /// Limit on the calls that run at a time on one connection.
 const STREAMS_MAX: u32 = 256;
 
-/// Serves the connections of a principal until the broker's shutdown signal, then lets running requests finish.
-pub(crate) async fn serve(door: Door, broker: Broker, principal: Principal) {
+/// Serves the connections of a principal at the listener of that name until the broker's shutdown signal, then lets running
+/// requests finish.
+pub(crate) async fn serve(door: Door, broker: Broker, principal: Principal, listener: String) {
     let stop = broker.cluster().tasks().shutdown().clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<LogServer<LogService>>().await;
@@ -51,7 +52,7 @@ pub(crate) async fn serve(door: Door, broker: Broker, principal: Principal) {
         (broker.cluster().share(Purpose::Appends).clone(), broker.cluster().share(Purpose::Reads).clone());
     let answered = reads.clone();
     let silence = broker.cluster().config().patience.silence();
-    let log = LogServer::new(LogService::new(broker, principal))
+    let log = LogServer::new(LogService::new(broker, principal, listener))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(usize::MAX); // a page holds at least one batch, whatever its size
     let server = Server::builder()

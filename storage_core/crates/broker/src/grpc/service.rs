@@ -7,10 +7,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
-use walrus_metadata::{Effect, Kept, SettingInForce, Source};
-use walrus_model::TopicId;
+use walrus_metadata::{Effect, Kept, Protocol, SettingInForce, Source};
+use walrus_model::{NodeId, TopicId};
 
-use super::append::batch_of;
+use super::append::{append, batch_of};
 use super::append_stream;
 use super::groups;
 use super::offsets;
@@ -18,9 +18,10 @@ use super::pages::PageCarrier;
 use super::read::ReadCall;
 use super::status::status_of;
 use crate::broker::Broker;
-use crate::edge::Principal;
+use crate::edge::{Operation, Principal, Resource, check_allowed};
 use crate::node::budget::Purpose;
 use crate::node::error::Error;
+use crate::node::names::TopicPath;
 use crate::node::patience;
 use crate::node::proto::v1::{
     AddPartitionsRequest, AddPartitionsResponse, AlterTopicRequest, AppendRequest, AppendResponse,
@@ -43,15 +44,17 @@ const ANSWERS_MAX: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// The service of one broker for one principal.
+/// The service of one listener of one broker for one principal.
 pub(super) struct LogService {
     broker: Broker,
     principal: Principal,
+    /// The listener's name, which the listeners have that its clients are told of, one on each node.
+    listener: String,
 }
 
 impl LogService {
-    pub(super) fn new(broker: Broker, principal: Principal) -> Self {
-        Self { broker, principal }
+    pub(super) fn new(broker: Broker, principal: Principal, listener: String) -> Self {
+        Self { broker, principal, listener }
     }
 }
 
@@ -59,7 +62,7 @@ impl LogService {
 impl log_server::Log for LogService {
     async fn create_topic(&self, request: Request<CreateTopicRequest>) -> Answer<CreateTopicResponse> {
         let CreateTopicRequest { topic, partitions, config } = request.into_inner();
-        let path = self.principal.topic(&topic).map_err(failed)?;
+        let path = self.topic(&topic, Operation::Create)?;
         let new = NewTopic { partitions, config: config.into_iter().collect() };
         let (topic, created) = self.broker.create_topic(&path, new).await.map_err(failed)?;
         Ok(Response::new(CreateTopicResponse { topic: Some(topic_message(topic)), created }))
@@ -67,7 +70,7 @@ impl log_server::Log for LogService {
 
     async fn add_partitions(&self, request: Request<AddPartitionsRequest>) -> Answer<AddPartitionsResponse> {
         let AddPartitionsRequest { topic, partitions } = request.into_inner();
-        let path = self.principal.topic(&topic).map_err(failed)?;
+        let path = self.topic(&topic, Operation::Alter)?;
         let topic = self.broker.add_partitions(&path, partitions).await.map_err(failed)?;
         Ok(Response::new(AddPartitionsResponse { topic: Some(topic_message(topic)) }))
     }
@@ -81,7 +84,7 @@ impl log_server::Log for LogService {
 
     async fn alter_topic(&self, request: Request<AlterTopicRequest>) -> Answer<DescribeTopicResponse> {
         let AlterTopicRequest { topic, set, unset, expect_version } = request.into_inner();
-        let path = self.principal.topic(&topic).map_err(failed)?;
+        let path = self.topic(&topic, Operation::Alter)?;
         let (set, unset) = (set.into_iter().collect(), unset.into_iter().collect());
         let change = ConfigChange { set, unset, expect: expect_version };
         let described = self.broker.alter_topic(&path, change).await.map_err(failed)?;
@@ -91,7 +94,7 @@ impl log_server::Log for LogService {
     async fn delete_records(&self, request: Request<DeleteRecordsRequest>) -> Answer<DeleteRecordsResponse> {
         self.room().await?;
         let DeleteRecordsRequest { topic, starts } = request.into_inner();
-        let path = self.principal.topic(&topic).map_err(failed)?;
+        let path = self.topic(&topic, Operation::Delete)?;
         let mut before = BTreeMap::new();
         for PartitionStart { partition, offset } in starts {
             if before.insert(partition, offset).is_some() {
@@ -114,7 +117,7 @@ impl log_server::Log for LogService {
 
     async fn delete_topic(&self, request: Request<DeleteTopicRequest>) -> Answer<DeleteTopicResponse> {
         let DeleteTopicRequest { topic, uuid } = request.into_inner();
-        let path = self.principal.topic(&topic).map_err(failed)?;
+        let path = self.topic(&topic, Operation::Delete)?;
         let only = uuid.map(|uuid| Uuid::try_parse(&uuid).map(TopicId).map_err(|_| no_uuid(&uuid)));
         let only = only.transpose().map_err(failed)?;
         self.broker.delete_topic(&path, only).await.map_err(failed)?;
@@ -172,7 +175,7 @@ impl log_server::Log for LogService {
         let correlation = request.correlation;
         let (to, batch) = batch_of(request, &self.principal).map_err(failed)?;
         let _held = self.broker.cluster().share(Purpose::Appends).hold(batch.len());
-        let ack = self.broker.append(&to, batch).await.map_err(failed)?;
+        let ack = append(&self.broker, &self.principal, &to, batch).await.map_err(failed)?;
         Ok(Response::new(AppendResponse {
             correlation,
             base_offset: ack.base_offset,
@@ -216,9 +219,11 @@ impl log_server::Log for LogService {
             .await
             .map_err(failed)?;
         let partitions = self.broker.segments(&path).await.map_err(failed)?;
+        let told = self.told();
+        let message = |partition| partition_message(partition, &told);
         Ok(Response::new(ListSegmentsResponse {
             topic: Some(topic_message(topic)),
-            partitions: partitions.into_iter().map(partition_message).collect(),
+            partitions: partitions.into_iter().map(message).collect(),
         }))
     }
 
@@ -226,12 +231,32 @@ impl log_server::Log for LogService {
         self.room().await?;
         Ok(Response::new(ListNodesResponse {
             cluster_id: self.broker.cluster().config().cluster_id.to_string(),
-            nodes: self.broker.nodes(&self.principal.org).into_iter().map(node_message).collect(),
+            nodes: self.broker.nodes().into_iter().map(self.told()).collect(),
         }))
     }
 }
 
 impl LogService {
+    /// The topic that the principal means, if they may do this with it.
+    fn topic(&self, name: &str, operation: Operation) -> Result<TopicPath, Status> {
+        let path = self.principal.topic(name).map_err(failed)?;
+        check_allowed(&self.principal, operation, Resource::Topic(&path)).map_err(failed)?;
+        Ok(path)
+    }
+
+    /// Tells of a node as clients of this listener reach it: no address where the node has none for them, or is not listed any
+    /// more.
+    fn told(&self) -> impl Fn(NodeView) -> Node {
+        let routing = self.broker.cluster().routing();
+        move |NodeView { id, alive }| {
+            let node = routing.metadata.nodes.get(&NodeId(id));
+            let address = node.and_then(|node| {
+                node.address_of(Protocol::Grpc, &self.listener, self.principal.org.as_str())
+            });
+            Node { id, grpc_address: address.unwrap_or_default().to_owned(), alive }
+        }
+    }
+
     /// Waits for room before an answer of any length is made, which counts only once it is there.
     async fn room(&self) -> Result<(), Status> {
         self.broker.cluster().share(Purpose::Reads).room(patience::ANSWER_MEMORY).await.map_err(failed)
@@ -318,16 +343,16 @@ fn setting_message(setting: SettingInForce) -> TopicSetting {
     }
 }
 
-fn partition_message(partition: PartitionView) -> Partition {
+fn partition_message(partition: PartitionView, told: &impl Fn(NodeView) -> Node) -> Partition {
     Partition {
         partition: partition.partition,
         log_start: partition.log_start,
         high_watermark: partition.high_watermark,
-        segments: partition.segments.into_iter().map(segment_message).collect(),
+        segments: partition.segments.into_iter().map(|segment| segment_message(segment, told)).collect(),
     }
 }
 
-fn segment_message(view: SegmentView) -> Segment {
+fn segment_message(view: SegmentView, told: &impl Fn(NodeView) -> Node) -> Segment {
     let state = match view.state {
         SegmentStateView::Open => segment::State::Open,
         SegmentStateView::Sealing => segment::State::Sealing,
@@ -340,8 +365,8 @@ fn segment_message(view: SegmentView) -> Segment {
         base_offset: view.base_offset,
         end_offset: view.end_offset,
         state: state.into(),
-        leader: Some(node_message(view.leader)),
-        replicas: view.replicas.into_iter().map(node_message).collect(),
+        leader: Some(told(view.leader)),
+        replicas: view.replicas.into_iter().map(told).collect(),
         bytes: view.bytes,
         epochs: view.epochs.into_iter().map(epoch_message).collect(),
     }
@@ -349,8 +374,4 @@ fn segment_message(view: SegmentView) -> Segment {
 
 fn epoch_message(start: walrus_metadata::EpochStart) -> EpochStart {
     EpochStart { epoch: start.epoch.0, first_offset: start.first_offset.0 }
-}
-
-fn node_message(node: NodeView) -> Node {
-    Node { id: node.id, grpc_address: node.grpc_address, alive: node.alive }
 }

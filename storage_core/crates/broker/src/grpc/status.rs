@@ -72,6 +72,7 @@ fn code_of(error: &Error) -> Code {
         | Error::InvalidConfig { .. }
         | Error::TooLarge { .. } => Code::InvalidArgument,
         Error::TopicExists { .. } | Error::TopicDiffers { .. } => Code::AlreadyExists,
+        Error::NotAllowed { .. } => Code::PermissionDenied,
         Error::VersionMismatch { .. } => Code::Aborted,
         Error::OutOfOrderSequence { .. } | Error::ProducerFenced { .. } | Error::GroupHasMembers { .. } => {
             Code::FailedPrecondition
@@ -106,6 +107,7 @@ mod tests {
             (Error::InvalidConfig { key: text(), problem: text() }, Code::InvalidArgument),
             (Error::UnknownGroup { group: text() }, Code::NotFound),
             (Error::GroupHasMembers { group: text() }, Code::FailedPrecondition),
+            (Error::NotAllowed { operation: text() }, Code::PermissionDenied),
             (Error::VersionMismatch { expected: 1, current: 2 }, Code::Aborted),
             (Error::InvalidBatch { problem: text() }, Code::InvalidArgument),
             (Error::InvalidTimestamp { timestamp_ms: 1, oldest_ms: 2, newest_ms: 3 }, Code::InvalidArgument),

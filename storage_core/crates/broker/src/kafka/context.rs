@@ -12,8 +12,6 @@ pub(crate) struct Listener {
     pub(crate) name: String,
     /// `host:port` of this one, as clients reach it.
     pub(crate) told: String,
-    /// Whether its clients may change topics.
-    pub(crate) admin: bool,
     /// Who its clients are.
     pub(crate) principal: Principal,
 }

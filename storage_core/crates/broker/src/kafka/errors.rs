@@ -29,6 +29,7 @@ pub(super) fn of_read(error: &Error) -> ResponseError {
         Error::TopicExists { .. } | Error::TopicDiffers { .. } => ResponseError::TopicAlreadyExists,
         Error::UnknownGroup { .. } => ResponseError::GroupIdNotFound,
         Error::GroupHasMembers { .. } => ResponseError::NonEmptyGroup,
+        Error::NotAllowed { .. } => ResponseError::ClusterAuthorizationFailed,
         Error::InvalidConfig { .. } => ResponseError::InvalidConfig,
         Error::InvalidBatch { .. } => ResponseError::InvalidRecord,
         Error::InvalidTimestamp { .. } => ResponseError::InvalidTimestamp,

@@ -2,7 +2,7 @@
 //! that all nodes tell the same: a client that hears of two leaders under one epoch cannot know which of them is right.
 
 use kafka_protocol::messages::BrokerId;
-use walrus_metadata::{Metadata, SegmentState};
+use walrus_metadata::{Metadata, Protocol, SegmentState};
 use walrus_model::{Descriptor, NodeId};
 
 use super::context::{Context, Listener};
@@ -89,7 +89,7 @@ pub(super) fn alive(cluster: &Cluster) -> Vec<NodeId> {
 /// Host and port by which clients of a listener reach a node, as the metadata say.
 pub(super) fn address_of(metadata: &Metadata, listener: &Listener, node: NodeId) -> Option<(String, u16)> {
     let node = metadata.nodes.get(&node)?;
-    parse_address(node.kafka_address_of(&listener.name, listener.principal.org.as_str())?)
+    parse_address(node.address_of(Protocol::Kafka, &listener.name, listener.principal.org.as_str())?)
 }
 
 /// Host and port of an address; the brackets around one of IPv6 are not part of it.
@@ -114,8 +114,8 @@ mod tests {
     use crate::node::names::OrgName;
 
     fn listener(name: &str) -> Listener {
-        let principal = Principal::anonymous(OrgName::parse("default").unwrap());
-        Listener { name: name.to_owned(), told: String::new(), admin: true, principal }
+        let principal = Principal::anonymous(OrgName::parse("default").unwrap(), true);
+        Listener { name: name.to_owned(), told: String::new(), principal }
     }
 
     /// Metadata in which the listener `outside` is that of these nodes of 1 to 4.

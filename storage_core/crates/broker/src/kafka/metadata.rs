@@ -31,7 +31,7 @@ pub(super) async fn answer(context: &Context, version: i16, request: MetadataReq
     let topics = match request.topics {
         Some(named) if version >= NONE_MEANS_NONE_SINCE || !named.is_empty() => {
             let may_create = request.allow_auto_topic_creation
-                && context.listener.admin
+                && context.listener.principal.may_change_topics()
                 && cluster.config().auto_create_topics;
             let look_ups = named.into_iter().map(|topic| named_topic(context, topic, may_create));
             let look_ups: Vec<_> = look_ups.collect(); // futures, none of which runs yet

@@ -23,7 +23,7 @@ impl Tried {
     /// A listener whose clients are `principal`.
     pub(crate) fn new(broker: Broker, principal: Principal) -> Self {
         let (name, told) = ("kafka".to_owned(), "127.0.0.1:9092".to_owned());
-        let listener = Listener { name, told, admin: true, principal };
+        let listener = Listener { name, told, principal };
         let traffic = Arc::new(traffic(&Metrics::new()));
         Self { context: Context { broker, listener, traffic } }
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde::Deserialize;
 use uuid::Uuid;
 use walrus_log::Options;
-use walrus_metadata::DEFAULT_ORG;
 use walrus_metadata::rolling::Limits;
 use walrus_model::{DiskId, FsyncSchedule, NoSchedule, ProcessId};
 
@@ -56,7 +55,8 @@ pub struct Config {
     /// `host:port` of the peer RPC.
     #[serde(default = "any_port")]
     pub peer_address: String,
-    /// Listeners of clients beside those two, each for one organisation. Those two are for the organisation `default`.
+    /// Listeners of clients beside those two, each for one organisation; one of the name `text` or `grpc` in the place of one of
+    /// them. Those two are for the organisation `default`.
     #[serde(default)]
     pub listeners: Vec<ListenerOptions>,
     /// Host under which clients and peers reach this node; the one that is listened on if there is none.
@@ -187,7 +187,7 @@ impl Config {
         }
         config.spans.as_ref().map_or(Ok(()), SpanOptions::check).map_err(ConfigError)?;
         config.store_options()?;
-        let mut keys = vec![format!("text/{DEFAULT_ORG}"), format!("grpc/{DEFAULT_ORG}")];
+        let mut keys = Vec::new();
         for listener in &config.listeners {
             listener.check().map_err(ConfigError)?;
             let key = listener.key();
@@ -370,15 +370,15 @@ mod tests {
             (r#", "backend": "floppy""#, "backend"),
             (r#", "workers": 0"#, "workers"),
             (r#", "workers": 1000"#, "workers"),
-            (r#", "listeners": [{"protocol": "text", "org": "_walrus", "address": "h:1"}]"#, "organisation"),
             (
-                r#", "listeners": [{"protocol": "grpc", "org": "default", "address": "h:1"}]"#,
-                "two listeners grpc/default",
+                r#", "listeners": [{"protocol": "text", "name": "a", "org": "_walrus", "address": "h:1"}]"#,
+                "organisation",
             ),
             (
-                r#", "listeners": [{"protocol": "grpc", "org": "a", "address": "h:1", "admin": false}]"#,
-                "for listeners of Kafka's protocol",
+                r#", "listeners": [{"protocol": "grpc", "name": "a", "address": "h:1"}, {"protocol": "grpc", "name": "a", "address": "h:2"}]"#,
+                "two listeners grpc/a",
             ),
+            (r#", "listeners": [{"protocol": "grpc", "address": "h:1"}]"#, "missing field `name`"),
             (
                 r#", "listeners": [{"protocol": "kafka", "name": "a b", "address": "h:1"}]"#,
                 "its name must be",

@@ -70,6 +70,12 @@ pub enum Error {
         /// Its name.
         group: String,
     },
+    /// Whoever comes through this listener may not do that.
+    #[error("{operation} is not allowed here: ask at a listener that lets its clients change topics")]
+    NotAllowed {
+        /// What was to be done.
+        operation: String,
+    },
     /// The group is in use, so what it has committed stays.
     #[error("group {group} has members: stop them first, or they would go on where they are")]
     GroupHasMembers {
@@ -276,6 +282,7 @@ impl Error {
             Self::TopicDiffers { .. } => "TopicDiffers",
             Self::UnknownGroup { .. } => "UnknownGroup",
             Self::GroupHasMembers { .. } => "GroupHasMembers",
+            Self::NotAllowed { .. } => "NotAllowed",
             Self::InvalidConfig { .. } => "InvalidConfig",
             Self::VersionMismatch { .. } => "VersionMismatch",
             Self::InvalidBatch { .. } => "InvalidBatch",

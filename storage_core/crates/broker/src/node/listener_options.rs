@@ -11,43 +11,43 @@ use crate::node::names::OrgName;
 pub struct ListenerOptions {
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Name of a listener of Kafka's protocol, the same on all nodes; the other protocols have none.
-    #[serde(default)]
+    /// Its name, the same on all nodes. The one that is called as its protocol takes the place of the one that every node has.
     pub name: String,
     /// Name of the organisation of its clients.
     #[serde(default = "default_org")]
     pub org: String,
     /// `host:port`; the system chooses a port for 0.
     pub address: String,
-    /// `host:port` that its clients are told; by default [`Config::advertise_host`](super::config::Config::advertise_host) and the bound port. Kafka only.
+    /// `host:port` that its clients are told; by default [`Config::advertise_host`](super::config::Config::advertise_host) and the bound port.
+    /// Empty where only the metadata will say it.
     #[serde(default)]
     pub advertise: Option<String>,
-    /// Whether its clients may change topics, such as by naming one that there is not yet. Kafka only.
+    /// Whether its clients may change topics, such as by naming one that there is not yet.
     #[serde(default = "yes")]
     pub admin: bool,
 }
 
 impl ListenerOptions {
-    /// The name among the addresses of a node: that of the protocol, and behind it the listener's own or that of its
-    /// organisation.
+    /// The name among the addresses of a node: that of the protocol, and behind it the listener's own.
     pub(crate) fn key(&self) -> String {
-        let own = if self.protocol == Protocol::Kafka { &self.name } else { &self.org };
-        format!("{}/{own}", self.protocol.name())
+        let protocol = self.protocol.name();
+        if self.replaces_default() { protocol.to_owned() } else { format!("{protocol}/{}", self.name) }
+    }
+
+    /// Whether it takes the place of the listener that every node has of the protocol; none has one of Kafka's.
+    fn replaces_default(&self) -> bool {
+        self.protocol != Protocol::Kafka && self.name == self.protocol.name()
     }
 
     /// Says what is wrong with the options.
     pub(super) fn check(&self) -> Result<(), String> {
-        let (key, is_kafka) = (self.key(), self.protocol == Protocol::Kafka);
+        let key = format!("{}/{}", self.protocol.name(), self.name);
         OrgName::parse(&self.org).map_err(|error| format!("listener {key}: {error}"))?;
-        if is_kafka && !is_org_name(&self.name) {
-            let problem = "its name must be 1 to 63 of [A-Za-z0-9._-], the first a letter or digit";
-            return Err(format!("listener {key}: {problem}"));
+        if is_org_name(&self.name) {
+            return Ok(());
         }
-        if !is_kafka && (!self.name.is_empty() || self.advertise.is_some() || !self.admin) {
-            let problem = "`name`, `advertise` and `admin` are for listeners of Kafka's protocol";
-            return Err(format!("listener {key}: {problem}"));
-        }
-        Ok(())
+        let problem = "its name must be 1 to 63 of [A-Za-z0-9._-], the first a letter or digit";
+        Err(format!("listener {key}: {problem}"))
     }
 }
 

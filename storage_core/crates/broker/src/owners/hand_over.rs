@@ -3,7 +3,6 @@
 use futures_util::future::join_all;
 
 use super::ledger::Ledger;
-use crate::node::names::OrgName;
 use crate::node::patience;
 use crate::topics::Topics;
 use crate::topics::view::NodeView;
@@ -13,7 +12,7 @@ use crate::topics::view::NodeView;
 pub(super) async fn collect<L: Ledger>(topics: &Topics, partition: u32, number: u64) -> Vec<L::Handed> {
     let cluster = topics.cluster();
     let request = L::hand_over_request(partition, number, cluster.metadata_version());
-    let others = topics.nodes(&OrgName::default()).into_iter().filter(|node| node.id != cluster.node_id());
+    let others = topics.nodes().into_iter().filter(|node| node.id != cluster.node_id());
     let ask = |node: NodeView| {
         let request = request.clone();
         let limit = if node.alive { patience::HAND_OVER } else { patience::HAND_OVER_OF_LAPSED };

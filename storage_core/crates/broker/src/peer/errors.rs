@@ -30,6 +30,7 @@ macro_rules! same_fields {
                 | Error::TopicDiffers { .. }
                 | Error::UnknownGroup { .. }
                 | Error::GroupHasMembers { .. }
+                | Error::NotAllowed { .. }
                 | Error::InvalidConfig { .. }
                 | Error::VersionMismatch { .. } => None,
             }

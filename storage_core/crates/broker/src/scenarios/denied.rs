@@ -325,7 +325,7 @@ async fn who_may_do_nothing_is_refused_by_every_api_and_does_not_learn_what_ther
 
 #[tokio::test(start_paused = true)]
 async fn a_list_of_all_topics_leaves_out_those_that_are_hidden() {
-    let somebody = Principal::anonymous(OrgName::parse("default").unwrap());
+    let somebody = Principal::anonymous(OrgName::parse("default").unwrap(), true);
     let codes = |told: &MetadataResponse| vec![i16::try_from(told.topics.len()).unwrap()];
     for (principal, seen) in [(somebody, 1), (nobody(), 0)] {
         let (_node, listener) = start(principal);

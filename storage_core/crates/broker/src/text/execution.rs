@@ -10,7 +10,7 @@ use super::answer::Answer;
 use super::command::Command;
 use crate::broker::Broker;
 use crate::cursors::Consumer;
-use crate::edge::Principal;
+use crate::edge::{Operation, Principal, Resource, check_allowed, is_allowed};
 use crate::node::clock;
 use crate::node::error::{Error, Result};
 use crate::node::names::{PartitionRef, TopicPath};
@@ -31,13 +31,19 @@ pub(super) async fn execute(
     }
     Ok(match command {
         Command::Register { topic } => {
-            broker.create_topic(&principal.path(topic), NewTopic::default()).await?;
+            let path = principal.path(topic);
+            check_allowed(principal, Operation::Create, Resource::Topic(&path))?;
+            broker.create_topic(&path, NewTopic::default()).await?;
             Answer::Done
         }
         Command::Put { topic, payload } => {
             let topic = principal.path(topic);
             let to = PartitionRef { partition: next_partition(broker, &topic), topic };
-            broker.append(&to, one_record(payload)?).await?;
+            if is_allowed(principal, Operation::Create, Resource::Topic(&to.topic)) {
+                broker.append(&to, one_record(payload)?).await?;
+            } else {
+                broker.append_to_existing(&to, one_record(payload)?).await?;
+            }
             Answer::Done
         }
         Command::Get { topic } => match consumer.next(&principal.path(topic), number).await? {
@@ -59,7 +65,9 @@ pub(super) async fn execute(
             Answer::Json(json(&names))
         }
         Command::Delete { topic } => {
-            broker.delete_topic(&principal.path(topic), None).await?;
+            let path = principal.path(topic);
+            check_allowed(principal, Operation::Delete, Resource::Topic(&path))?;
+            broker.delete_topic(&path, None).await?;
             Answer::Done
         }
     })

@@ -24,8 +24,21 @@ impl Topics {
         let started = Instant::now();
         let deadline = started + Duration::from_millis(self.cluster().config().append_wait_ms);
         // Nothing is awaited before the batch has its place: this keeps the callers' order.
-        let ticket = self.submit(to, bytes.clone(), deadline);
-        self.finish(to, ticket, started, || self.submit(to, bytes.clone(), deadline)).await
+        let makes = self.cluster().config().auto_create_topics;
+        let ticket = self.submit(to, bytes.clone(), deadline, makes);
+        self.finish(to, ticket, started, || self.submit(to, bytes.clone(), deadline, makes)).await
+    }
+
+    /// Does the same, and creates no topic.
+    pub(crate) async fn append_to_existing(
+        self: &Arc<Self>,
+        to: &PartitionRef,
+        bytes: Bytes,
+    ) -> Result<AppendAck> {
+        let started = Instant::now();
+        let deadline = started + Duration::from_millis(self.cluster().config().append_wait_ms);
+        let ticket = self.submit(to, bytes.clone(), deadline, false);
+        self.finish(to, ticket, started, || self.submit(to, bytes.clone(), deadline, false)).await
     }
 
     /// Does the same with a batch that was parsed and whose records were looked at, and creates no topic. Gives up after
@@ -92,8 +105,9 @@ impl Topics {
         result
     }
 
-    /// Gives a batch its place in the order of its partition. Nothing is awaited.
-    fn submit(self: &Arc<Self>, to: &PartitionRef, bytes: Bytes, deadline: Instant) -> Ticket {
+    /// Gives a batch its place in the order of its partition; `makes` a topic of an organisation that there is not. Nothing is
+    /// awaited.
+    fn submit(self: &Arc<Self>, to: &PartitionRef, bytes: Bytes, deadline: Instant, makes: bool) -> Ticket {
         let routing = self.cluster().routing();
         if let Some(route) = routing.find(&to.topic)
             && !self.creations().is_waited_for(&to.topic)
@@ -103,7 +117,7 @@ impl Topics {
         if let Err(error) = check_batch(&bytes) {
             return Ticket::failed(error);
         }
-        if to.topic.org.is_internal() || !self.cluster().config().auto_create_topics {
+        if to.topic.org.is_internal() || !makes {
             return Ticket::failed(Error::UnknownTopic { topic: to.topic.to_string() });
         }
         let (ticket, is_first) = self.creations().wait(to, bytes, deadline);

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use walrus_metadata::{
-    CopyState, Metadata, Node, Partition, PartitionStart, Request, Response, Segment, SegmentState, verdict,
+    CopyState, Metadata, Partition, PartitionStart, Request, Response, Segment, SegmentState, verdict,
 };
 use walrus_model::{NodeId, Offset, ReplicaRef, SegmentId, TopicId, producer_id};
 
@@ -260,12 +260,11 @@ impl Topics {
         self.cluster().routing().find(path).map(|route| TopicInfo::of(&route.topic))
     }
 
-    /// Every node of the cluster, by id, as clients of an organisation reach it.
-    pub(crate) fn nodes(&self, org: &OrgName) -> Vec<NodeView> {
+    /// Every node of the cluster, by id.
+    pub(crate) fn nodes(&self) -> Vec<NodeView> {
         let routing = self.cluster().routing();
         let alive = self.cluster().present(&routing.metadata).alive;
-        let view = |node: &Node| node_view(node.id, Some(node), org, &alive);
-        routing.metadata.nodes.values().map(view).collect()
+        routing.metadata.nodes.keys().map(|id| node_view(*id, &alive)).collect()
     }
 
     /// All partitions of a topic with their segments; asks the nodes that store them for sizes and watermarks.
@@ -281,7 +280,7 @@ impl Topics {
         let sizes = self.reading().sure_sizes(path, &listed).await?;
         let routing = self.cluster().routing();
         let alive = self.cluster().present(&routing.metadata).alive;
-        let view = |id: NodeId| node_view(id, routing.metadata.nodes.get(&id), &path.org, &alive);
+        let view = |id: NodeId| node_view(id, &alive);
         Ok(route.topic.partitions.iter().map(|partition| partition_view(partition, &sizes, view)).collect())
     }
 
@@ -339,12 +338,8 @@ fn check_partitions(partitions: u32) -> Result<()> {
     Err(Error::InvalidRequest { problem: format!("{partitions} partitions are more than {PARTITIONS_MAX}") })
 }
 
-fn node_view(id: NodeId, node: Option<&Node>, org: &OrgName, alive: &BTreeSet<NodeId>) -> NodeView {
-    NodeView {
-        id: id.0,
-        grpc_address: node.map(|node| node.grpc_address_of(org.as_str()).to_owned()).unwrap_or_default(),
-        alive: alive.contains(&id),
-    }
+fn node_view(id: NodeId, alive: &BTreeSet<NodeId>) -> NodeView {
+    NodeView { id: id.0, alive: alive.contains(&id) }
 }
 
 /// What a partition still has of sealed segments, and why the oldest stays.

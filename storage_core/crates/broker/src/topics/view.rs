@@ -109,14 +109,11 @@ pub enum SegmentStateView {
     Sealed,
 }
 
-/// A node as clients reach it.
+/// A node, by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
     /// Id of the node.
     pub id: u32,
-    /// `host:port` of gRPC for clients of the organisation that asked; empty where the node has none for them, or is not listed
-    /// any more.
-    pub grpc_address: String,
     /// Whether its lease had not lapsed at the time of the answer.
     pub alive: bool,
 }

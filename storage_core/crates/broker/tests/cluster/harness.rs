@@ -14,8 +14,7 @@ use uuid::Uuid;
 use walrus_broker::{Broker, Config, DataPlane, StartError};
 use walrus_log::{CrashChoice, LogId, SimulatedDisk};
 use walrus_metadata::{
-    Answer, Command, DEFAULT_ORG, Listener, Metadata, Protocol, SegmentState, partitions_past_retention,
-    upkeep,
+    Answer, Command, DEFAULT_ORG, Listener, Metadata, SegmentState, partitions_past_retention, upkeep,
 };
 use walrus_model::{DiskId, NodeId, ProcessId, Replication};
 
@@ -434,17 +433,12 @@ impl Cluster {
         let of_org = |(name, address): (&String, &String)| {
             let (protocol, own) = name.split_once('/')?;
             let (own, address) = (own.to_owned(), address.clone());
-            Some(match protocol {
-                "kafka" => {
-                    let options = self.options["listeners"].as_array().into_iter().flatten();
-                    let org =
-                        options.filter(|one| one["name"] == own.as_str()).find_map(|one| one["org"].as_str());
-                    let org = org.unwrap_or(DEFAULT_ORG).to_owned();
-                    Listener { protocol: Protocol::Kafka, name: own, org, address }
-                }
-                "text" => Listener { protocol: Protocol::Text, name: String::new(), org: own, address },
-                _ => Listener { protocol: Protocol::Grpc, name: String::new(), org: own, address },
-            })
+            let options = self.options["listeners"].as_array().into_iter().flatten();
+            let mut of_name =
+                options.filter(|one| one["name"] == own.as_str() && one["protocol"] == protocol);
+            let org = of_name.find_map(|one| one["org"].as_str()).unwrap_or(DEFAULT_ORG).to_owned();
+            let protocol = serde_json::from_value(json!(protocol)).expect("a protocol");
+            Some(Listener { protocol, name: own, org, address })
         };
         let are_known = self.metadata().level == walrus_metadata::LEVEL;
         Command::RegisterNode {

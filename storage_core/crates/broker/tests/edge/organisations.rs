@@ -4,8 +4,9 @@ use serde_json::json;
 use tonic::Code;
 use walrus_broker::proto::v1::log_client::LogClient;
 use walrus_broker::proto::v1::{
-    AppendRequest, CreateTopicRequest, Header, ListNodesRequest, ListSegmentsRequest, ListTopicsRequest,
-    ReadRequest, Record, Records, append_request,
+    AddPartitionsRequest, AlterTopicRequest, AppendRequest, CreateTopicRequest, DeleteRecordsRequest,
+    DeleteTopicRequest, Header, ListNodesRequest, ListSegmentsRequest, ListTopicsRequest, ReadRequest,
+    Record, Records, append_request,
 };
 use walrus_broker::{OrgName, TopicName, TopicPath};
 use walrus_metadata::{Command, OrganisationLimits};
@@ -16,7 +17,7 @@ use crate::text_client::TextClient;
 
 /// Two nodes with listeners for the organisation `acme` beside those of `default`.
 fn two_organisations() -> Cluster {
-    let listener = |protocol: &str| json!({ "protocol": protocol, "org": "acme", "address": "127.0.0.1:0" });
+    let listener = |protocol: &str| json!({ "protocol": protocol, "name": "acme", "org": "acme", "address": "127.0.0.1:0" });
     let cluster = Cluster::start(2, json!({ "listeners": [listener("text"), listener("grpc")] }));
     let (name, limits) = ("acme".to_owned(), OrganisationLimits::default());
     cluster.command(Command::SetOrganisation { name, limits });
@@ -104,4 +105,65 @@ fn nobody_makes_an_organisation_by_naming_it_and_its_limits_are_told() {
     cluster.command(Command::RemoveOrganisation { name: "acme".to_owned() });
     let refused = theirs.ask("PUT a x");
     assert!(refused.contains("there is no organisation \"acme\""), "{refused}");
+}
+
+/// Two nodes with listeners of `default`, beside those that each has, whose clients change no topics.
+fn two_ways_in() -> Cluster {
+    let closed = |protocol: &str| json!({ "protocol": protocol, "name": "closed", "address": "127.0.0.1:0", "admin": false });
+    Cluster::start(2, json!({ "listeners": [closed("text"), closed("grpc")] }))
+}
+
+#[test]
+fn clients_of_a_listener_are_told_the_addresses_of_its_name() {
+    let cluster = two_ways_in();
+    cluster.block_on(async {
+        for listener in ["grpc", "grpc/closed"] {
+            let mut client = grpc(&cluster, 1, listener).await;
+            let nodes = client.list_nodes(ListNodesRequest {}).await.expect("nodes").into_inner().nodes;
+            let told: Vec<String> = nodes.into_iter().map(|node| node.grpc_address).collect();
+            let bound: Vec<String> =
+                cluster.ids().map(|node| cluster.plane(node).addresses()[listener].clone()).collect();
+            assert_eq!(told, bound);
+        }
+    });
+}
+
+#[test]
+fn a_listener_without_admin_reads_and_writes_and_changes_no_topic() {
+    let cluster = two_ways_in();
+    let (mut open, mut closed) = (text(&cluster, 1, "text"), text(&cluster, 2, "text/closed"));
+    for refused in ["REGISTER t", "DELETE t"] {
+        let answer = closed.ask(refused);
+        assert!(answer.starts_with("ERR ") && answer.contains("is not allowed here"), "{answer}");
+    }
+    assert_eq!(closed.ask("PUT t x"), "ERR unknown topic t", "none is made by naming it");
+    assert_eq!(open.ask("PUT t a"), "OK");
+    assert_eq!(closed.ask("PUT t b"), "OK");
+    assert_eq!(closed.ask("GETAT t 1"), "OK b");
+    let (topic, topics) = (|| "t".to_owned(), |uuid| DeleteTopicRequest { topic: "t".to_owned(), uuid });
+    cluster.block_on(async {
+        let mut closed = grpc(&cluster, 2, "grpc/closed").await;
+        let partitions = AddPartitionsRequest { topic: topic(), partitions: 9 };
+        let refusals = [
+            closed.create_topic(CreateTopicRequest { topic: topic(), ..Default::default() }).await.err(),
+            closed.add_partitions(partitions).await.err(),
+            closed.alter_topic(AlterTopicRequest { topic: topic(), ..Default::default() }).await.err(),
+            closed.delete_records(DeleteRecordsRequest { topic: topic(), starts: Vec::new() }).await.err(),
+            closed.delete_topic(topics(None)).await.err(),
+        ];
+        for refused in refusals {
+            let refused = refused.expect("a refusal");
+            assert_eq!((refused.code(), reason(&refused).as_str()), (Code::PermissionDenied, "NotAllowed"));
+        }
+        let records = || Records { records: vec![Record { value: Some("c".into()), ..Record::default() }] };
+        let append = |topic: &str| AppendRequest {
+            topic: topic.to_owned(),
+            payload: Some(append_request::Payload::Records(records())),
+            ..AppendRequest::default()
+        };
+        assert_eq!(closed.append(append("t")).await.expect("an append").into_inner().base_offset, 2);
+        let unknown = closed.append(append("u")).await.unwrap_err();
+        assert_eq!((unknown.code(), reason(&unknown).as_str()), (Code::NotFound, "UnknownTopic"));
+    });
+    assert_eq!(open.ask("DELETE t"), "OK");
 }

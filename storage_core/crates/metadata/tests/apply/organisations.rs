@@ -170,10 +170,10 @@ fn a_listener_of_kafka_is_told_once_all_members_know_such_and_is_found_by_its_na
     let mut metadata = new_cluster(1);
     run(&mut metadata, command.clone()).expect("listeners");
     let node = &metadata.nodes[&NodeId(1)];
-    assert_eq!(node.kafka_address_of("kafka", "default"), Some("h:9092"));
-    assert_eq!(node.kafka_address_of("outside", "acme"), Some("b.example.org:31092"));
+    assert_eq!(node.address_of(Protocol::Kafka, "kafka", "default"), Some("h:9092"));
+    assert_eq!(node.address_of(Protocol::Kafka, "outside", "acme"), Some("b.example.org:31092"));
     assert_eq!(
-        node.kafka_address_of("outside", "default"),
+        node.address_of(Protocol::Kafka, "outside", "default"),
         None,
         "a name means nothing in another organisation"
     );

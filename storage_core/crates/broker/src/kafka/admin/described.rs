@@ -112,7 +112,7 @@ pub(super) fn of_broker(context: &Context, wish: Wish<'_>) -> Vec<DescribeConfig
         |name: &str| if metadata.config.entries.contains_key(name) { OF_ALL_BROKERS } else { BUILT_IN };
     let mut rows: BTreeMap<&str, (String, i8, i8, &str)> = BTreeMap::new();
     let mut tell = |name, value: String, kind, from, what| drop(rows.insert(name, (value, kind, from, what)));
-    let makes = config.auto_create_topics && context.listener.admin;
+    let makes = config.auto_create_topics && context.listener.principal.may_change_topics();
     tell(
         "auto.create.topics.enable",
         makes.to_string(),
@@ -122,7 +122,7 @@ pub(super) fn of_broker(context: &Context, wish: Wish<'_>) -> Vec<DescribeConfig
     );
     tell(
         "delete.topic.enable",
-        context.listener.admin.to_string(),
+        context.listener.principal.may_change_topics().to_string(),
         BOOLEAN,
         OF_BROKER_FILE,
         "Whether this listener deletes topics.",

@@ -51,7 +51,7 @@ impl From<Error> for Refused {
 fn check_admin(context: &Context) -> Result<(), Refused> {
     let why = || format!("listener {} changes nothing of the cluster (admin=off)", context.listener.name);
     let refused = || Refused::new(ResponseError::ClusterAuthorizationFailed, why());
-    if context.listener.admin { Ok(()) } else { Err(refused()) }
+    if context.listener.principal.may_change_topics() { Ok(()) } else { Err(refused()) }
 }
 
 /// Refuses whoever may not do this with the cluster.
