@@ -49,6 +49,9 @@ def test_values_that_are_not_of_the_spec_stay_out_of_it(helm: Helm) -> None:
         ({"segments": {"maxEntries": 0}}, "maxEntries"),
         ({"segments": {"maxAge": 90}}, "maxAge"),
         ({"fsync": {"mode": "sometimes"}}, "mode"),
+        ({"listeners": [{"name": "kafka", "type": "Ingress"}]}, "type"),
+        ({"listeners": [{"name": "kafka", "tls": True}]}, "tls"),
+        ({"listeners": [{"name": "kafka", "port": 80}]}, "port"),
         ({"deletionPolicy": "Forget"}, "deletionPolicy"),
     ],
 )

@@ -27,7 +27,7 @@ def test_the_roles_grant_exactly_what_the_operator_says_it_uses(sources: dict[An
     table = yaml.safe_load(sources[generate.OPERATOR_FILES / "rbac.yaml"])
     rendered = helm.render("walrus-operator", {}, release="walrus-operator", namespace="walrus-system")
     granted = [m["rules"] for m in rendered.manifests if m["kind"].endswith("Role")]
-    assert granted == [table["watched"], table["watched"], table["unwatched"], table["own"]]
+    assert granted == [table["watched"], table["watched"], table["unwatched"], table["nodes"], table["own"]]
 
 
 def test_the_definitions_of_a_release_are_those_of_the_repository(helm: Helm) -> None:

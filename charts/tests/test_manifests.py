@@ -92,6 +92,7 @@ def test_by_default_the_release_namespace_and_default_are_watched_and_a_mark_is_
         ("Role", "walrus-operator", "walrus-system"),
         ("Role", "walrus-operator", "default"),
         ("ClusterRole", "walrus-operator-unwatched", None),
+        ("ClusterRole", "walrus-operator-nodes", None),
         ("Role", "walrus-operator-own", "walrus-system"),
     ]
     assert environment(rendered)["WALRUS_OPERATOR_MARKS_UNWATCHED"] == "true"
@@ -126,6 +127,7 @@ def test_to_watch_every_namespace_a_cluster_role_has_all_rights_and_marks_nothin
     assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "*"
     assert granted(rendered) == [
         ("ClusterRole", "walrus-operator", None),
+        ("ClusterRole", "walrus-operator-nodes", None),
         ("Role", "walrus-operator-own", "walrus-system"),
     ]
 

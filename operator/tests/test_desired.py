@@ -14,6 +14,7 @@ from walrus_operator.desired.manifest import Owner
 from walrus_operator.desired.names import Names
 from walrus_operator.desired.statefulset import pod_inputs
 
+LISTENERS = OUTSIDE["listeners"]
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -55,7 +56,7 @@ def test_kubernetes_takes_the_manifests(name):
         changed(OUTSIDE, segments={"maxEntries": 9}),
         changed(OUTSIDE, deletionPolicy="Delete"),
         changed(OUTSIDE, replication={"factor": 1}),
-        changed(OUTSIDE, listeners=[{"name": "text"}]),
+        changed(OUTSIDE, listeners=[one | {"type": "LoadBalancer"} if "type" in one else one for one in LISTENERS]),
         with_pool(OUTSIDE, replicas=7),
     ],
 )
@@ -122,3 +123,48 @@ def test_the_rollover_policy_is_told_in_numbers():
 )
 def test_the_image_of_a_version(default, image):
     assert image_of(parse_spec({**SMALLEST, "version": "1.0.0"}), default) == image
+
+
+def environment(made):
+    return {one["name"]: one.get("value") for one in template(made)["spec"]["containers"][0]["env"]}
+
+
+@pytest.mark.parametrize(
+    ("listener", "variable", "value"),
+    [
+        ({"name": "kafka"}, "WALRUS_KAFKA_LISTENER", None),
+        ({"name": "kafka", "admin": False}, "WALRUS_KAFKA_LISTENER", "kafka=0.0.0.0:9092,org=default,admin=off"),
+        ({"name": "text", "port": 8180}, "WALRUS_TEXT_LISTENER", "text=0.0.0.0:8180,org=default"),
+        (
+            {"name": "text", "type": "NodePort", "admin": True},
+            "WALRUS_TEXT_LISTENER",
+            None,  # its clients are told of no broker
+        ),
+        (
+            {"name": "a", "protocol": "grpc", "port": 9190, "org": "acme"},
+            "WALRUS_GRPC_LISTENER",
+            "a=0.0.0.0:9190,org=acme",
+        ),
+        (
+            {"name": "a", "protocol": "kafka", "port": 9094, "type": "NodePort"},
+            "WALRUS_KAFKA_LISTENER",
+            "a=0.0.0.0:9094,org=default,advertise=file,admin=off",
+        ),
+        (
+            {"name": "a", "protocol": "kafka", "port": 9094, "type": "LoadBalancer", "admin": True},
+            "WALRUS_KAFKA_LISTENER",
+            "a=0.0.0.0:9094,org=default,advertise=file",
+        ),
+    ],
+)
+def test_brokers_are_told_of_what_they_do_not_have_anyway(listener, variable, value):
+    made = manifests(changed(SMALLEST, listeners=[listener]))[-1]
+    assert environment(made).get(variable) == value
+    is_told = value is not None and "file" in value
+    assert ("WALRUS_ADVERTISED_FILE" in environment(made)) == is_told
+    assert any("downwardAPI" in volume for volume in template(made)["spec"]["volumes"]) == is_told
+
+
+def test_the_order_of_listeners_means_nothing_to_brokers():
+    backwards = changed(OUTSIDE, listeners=LISTENERS[::-1])
+    assert template(manifests(backwards)[-1]) == template(manifests(OUTSIDE)[-1])

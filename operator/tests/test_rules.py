@@ -54,6 +54,9 @@ def outcomes(schema, value, old):
         before = {item[key]: item for item in old or ()}
         for item in value:
             yield from outcomes(schema["items"], item, before.get(item[key]))
+    elif isinstance(value, list):
+        for item in value:
+            yield from outcomes(schema["items"], item, None)
 
 
 def asked(case):

@@ -17,6 +17,7 @@ class Kind:
     name: str
     api_version: str
     plural: str
+    namespaced: bool = True
 
     @property
     def group(self) -> str:
@@ -33,12 +34,26 @@ BUDGET = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
 SECRET = Kind("Secret", "v1", "secrets")
 POD = Kind("Pod", "v1", "pods")
 CLAIM = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
+NODE = Kind("Node", "v1", "nodes", namespaced=False)
 EVENT = Kind("Event", "v1", "events")
 LEASE = Kind("Lease", "coordination.k8s.io/v1", "leases")
 
 KINDS = {
     kind.name: kind
-    for kind in (CLUSTER, STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET, SECRET, POD, CLAIM, EVENT, LEASE)
+    for kind in (
+        CLUSTER,
+        STATEFUL_SET,
+        CONFIG_MAP,
+        SERVICE,
+        SERVICE_ACCOUNT,
+        BUDGET,
+        SECRET,
+        POD,
+        CLAIM,
+        NODE,
+        EVENT,
+        LEASE,
+    )
 }
 
 

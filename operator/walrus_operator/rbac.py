@@ -16,7 +16,7 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "serviceaccounts", ("create", "get", "list", "patch")),
     ("policy", "poddisruptionbudgets", ("create", "get", "list", "patch")),
     ("", "secrets", ("create", "get")),
-    ("", "pods", ("get", "list")),
+    ("", "pods", ("get", "list", "patch")),
     ("", "pods/eviction", ("create",)),
     ("", "persistentvolumeclaims", ("delete", "get", "list")),
     ("", "events", ("create",)),
@@ -28,6 +28,12 @@ UNWATCHED_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("walrus.dev", "walrusclusters/status", ("patch",)),
 )
 """In all namespaces, where clusters that nobody watches shall say so."""
+
+NODE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    # group, resource, verbs
+    ("", "nodes", ("get",)),
+)
+"""Of the machines, whose addresses clients outside are told where they come in through ports of nodes."""
 
 LEASE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("coordination.k8s.io", "leases", ("create", "get", "update")),
@@ -42,5 +48,10 @@ def rules(table: tuple[tuple[str, str, tuple[str, ...]], ...]) -> list[dict[str,
 
 def rules_yaml() -> str:
     """All lists of rules, as the charts take them."""
-    tables = {"watched": rules(RULES), "unwatched": rules(UNWATCHED_RULES), "own": rules(LEASE_RULES)}
+    tables = {
+        "watched": rules(RULES),
+        "unwatched": rules(UNWATCHED_RULES),
+        "nodes": rules(NODE_RULES),
+        "own": rules(LEASE_RULES),
+    }
     return yaml.safe_dump(tables, sort_keys=False)

@@ -75,6 +75,10 @@ CASES = [
             ],
             "segments": {"maxEntries": 100000, "maxAge": "1h"},
             "fsync": {"mode": "interval", "interval": "100ms"},
+            "listeners": [
+                {"name": "kafka"},
+                {"name": "outside", "protocol": "kafka", "port": 9094, "type": "NodePort", "admin": True},
+            ],
             "deletionPolicy": "Delete",
         },
     ),

@@ -25,6 +25,29 @@ OUTSIDE: dict[str, Any] = {
     "listeners": [
         {"name": "text", "type": "NodePort", "nodePort": 30080},
         {"name": "grpc", "type": "LoadBalancer", "annotations": {"example.com/internal": "true"}},
+        {"name": "kafka"},
+        {
+            "name": "outside",
+            "protocol": "kafka",
+            "port": 9094,
+            "type": "NodePort",
+            "trafficPolicy": "Local",
+            "brokers": {"nodePorts": [{"broker": "general-1", "nodePort": 31001}]},
+        },
+        {
+            "name": "acme",
+            "protocol": "kafka",
+            "port": 9095,
+            "org": "acme",
+            "admin": True,
+            "type": "LoadBalancer",
+            "loadBalancerClass": "example.com/inner",
+            "sourceRanges": ["192.0.2.0/24"],
+            "brokers": {
+                "advertisedHost": "{pod}.kafka.example.com",
+                "annotations": {"external-dns.alpha.kubernetes.io/hostname": "{pod}.kafka.example.com"},
+            },
+        },
     ],
 }
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from walrus_operator.kube.api import Conflict, Disrupting, Missing, Refused
-from walrus_operator.objects import BUDGET, CLUSTER, KINDS, POD, STATEFUL_SET, Ref, ref_of, uid_of
+from walrus_operator.objects import BUDGET, CLUSTER, KINDS, POD, SERVICE, STATEFUL_SET, Ref, ref_of, uid_of
 
 
 def deepcopy(value):
@@ -39,6 +39,7 @@ class SimApi:
         self.refused = {}  # Ref -> what Kubernetes answers to every write of it
         self._uids = count(1)
         self._versions = count(1)
+        self._node_ports = count(30_000)
         self._time = datetime(2026, 1, 1, tzinfo=UTC)
 
     # What a user does
@@ -155,6 +156,8 @@ class SimApi:
             before = deepcopy(found)
             _take_back(found, self.applied.get(ref, {}), manifest)
             _merge(found, deepcopy(manifest))
+            if ref.kind == SERVICE.name:
+                self._give_node_ports(found["spec"], before.get("spec", {}))
             if owners:
                 found["metadata"]["ownerReferences"] = owners
             self.applied[ref] = deepcopy(manifest)
@@ -236,6 +239,12 @@ class SimApi:
             if expected - healthy >= found["spec"]["maxUnavailable"]:
                 return False
         return True
+
+    def _give_node_ports(self, spec, before):
+        """Each port of a Service for the outside has one of the nodes; one that it was given stays its own."""
+        had = {port["name"]: port.get("nodePort") for port in before.get("ports", ())}
+        for port in spec["ports"] if spec.get("type") in ("NodePort", "LoadBalancer") else ():
+            port["nodePort"] = port.get("nodePort") or had.get(port["name"]) or next(self._node_ports)
 
     def _owners(self, ref, manifest):
         """Owner references as server-side apply merges them, by uid: what another manager wrote stays, and may become

@@ -16,7 +16,7 @@ from itertools import count
 from simapi import SimApi, deepcopy
 from simbrokers import SimBrokers
 from simnodes import SELECTED, SimNodes
-from walrus_operator.objects import CLAIM, POD, SECRET, STATEFUL_SET, Ref, uid_of
+from walrus_operator.objects import CLAIM, NODE, POD, SECRET, SERVICE, STATEFUL_SET, Ref, uid_of
 from walrus_operator.observe.snapshot import Replication
 
 
@@ -33,6 +33,7 @@ class SimKube(SimApi):
         self.unready = set()  # pods whose broker takes part and is not ready
         self.behind = set()  # pods whose broker has not caught up
         self.keep = []  # why no broker may stop
+        self.balances = True  # whether someone makes the load balancers of Services
         self.leader = None  # the pod that leads the metadata, if it is there
         self.refuses_config = False
         self.brokers = SimBrokers(self)
@@ -54,6 +55,8 @@ class SimKube(SimApi):
             self._let_go(ref)
         self._collect_garbage()
         self.nodes.step()
+        for ref in [ref for ref in self.objects if ref.kind == SERVICE.name]:
+            self._balance(ref)
         for ref in [ref for ref in self.objects if ref.kind == STATEFUL_SET.name]:
             self._stateful_set(ref)
         for ref in [ref for ref in self.objects if ref.kind == POD.name]:
@@ -86,7 +89,21 @@ class SimKube(SimApi):
         """What is on the broker's disk."""
         return self.disks[self._disk(ref)]
 
+    async def get(self, ref):
+        if ref.kind != NODE.name:
+            return await super().get(ref)
+        self.calls["get", ref.kind] += 1
+        return self.nodes.manifest(ref.name)
+
     # Controllers
+
+    def _balance(self, ref):
+        """A load balancer is made for a Service that asks for one, and goes with it."""
+        found = self.objects[ref]
+        if found["spec"].get("type") != "LoadBalancer":
+            found.pop("status", None)
+        elif self.balances:
+            found["status"] = {"loadBalancer": {"ingress": [{"hostname": f"{ref.name}.lb.example.com"}]}}
 
     def _state(self):
         return pickle.dumps((self.objects, self.disks, self.config, self.replication, self.members, self.leader))
@@ -224,6 +241,7 @@ class SimKube(SimApi):
         pod["founds"] = dict(told["data"]) if told is not None and told["data"]["name"] == ref.name else None
         pod["status"] = {
             "podIP": f"ip-{ref.namespace}-{ref.name}",
+            "hostIP": self.nodes.addresses[pod["spec"]["nodeName"]]["InternalIP"],
             "containerStatuses": [{"state": {"running": {"startedAt": self._now()}}, "restartCount": _restarts(pod)}],
             "conditions": pod["status"].get("conditions", []),
         }

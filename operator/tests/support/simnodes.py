@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from walrus_operator.objects import CLAIM, POD, Ref
+from walrus_operator.objects import CLAIM, NODE, POD, Ref
 
 SELECTED = "volume.kubernetes.io/selected-node"
 """The annotation by which Kubernetes remembers for which node the volume of a claim was made."""
@@ -40,15 +40,24 @@ class SimNodes:
     def __init__(self, kube):
         self._kube = kube
         self._nodes = {}
+        self.addresses = {}  # name -> type -> address
         self._former = {}  # Ref of a pod -> the node on which it was last
         self.volumes_move = False  # as those of a network do
         for number in range(3):
             self.add(f"node-{number}")
 
+    def manifest(self, name):
+        """What the API server has of the node."""
+        node = self._nodes[name]
+        listed = [{"type": type_, "address": address} for type_, address in self.addresses[name].items()]
+        made = {"kind": NODE.name, "metadata": {"name": name}, "status": {"addresses": listed}}
+        return made if node.known else None
+
     # What people and machines do
 
     def add(self, name):
         self._nodes[name] = Node(name)
+        self.addresses[name] = {"InternalIP": f"10.0.0.{len(self._nodes)}", "Hostname": name}
 
     def limit_pods(self, name, pods_max=inf):
         """The node has room for so many pods."""

@@ -10,7 +10,7 @@ from secrets import token_hex
 
 from walrus_operator.act.contested import Contested
 from walrus_operator.api.cluster import API_VERSION, KIND
-from walrus_operator.desired.names import FINALIZER, LABEL_CLUSTER, LABEL_POOL
+from walrus_operator.desired.names import ADVERTISED, FINALIZER, LABEL_CLUSTER, LABEL_POOL
 from walrus_operator.desired.secret import SECRET_BYTES, shared_secret
 from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Missing, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Manifest, Ref, owned_by, ref_of, uid_of
@@ -18,6 +18,7 @@ from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, C
 from walrus_operator.observe.snapshot import Cluster, Pod, Snapshot, is_labelled
 from walrus_operator.plan.actions import (
     Action,
+    Advertise,
     Apply,
     Dismiss,
     Done,
@@ -153,6 +154,8 @@ class Executor:
                     snapshot,
                     lambda host: self._brokers.set_replication(host, action.replication, snapshot.credentials()),
                 )
+            case Advertise():
+                await self._kube.apply(_advertised(action, snapshot.cluster))
             case RestartPod():
                 await self._restart(action, snapshot)
             case TransferLeadership():
@@ -326,6 +329,20 @@ class Executor:
             raise Stopped(Wait(Gate.UNKNOWN_BROKER, detail)) from error
         if reasons:
             raise Stopped(Wait(Gate.QUORUM_TIGHT, f"{name} may not stop now: {'; '.join(reasons)}"))
+
+
+def _advertised(action: Advertise, cluster: Cluster) -> Manifest:
+    """The pod with its annotation. With the uid, it never lands on another pod of the same name."""
+    return {
+        "apiVersion": POD.api_version,
+        "kind": POD.name,
+        "metadata": {
+            "name": action.pod,
+            "namespace": cluster.key.namespace,
+            "uid": action.uid,
+            "annotations": {ADVERTISED: action.addresses},
+        },
+    }
 
 
 def _marked(cluster: Cluster, *, held: bool) -> Manifest:

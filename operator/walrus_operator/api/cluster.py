@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from walrus_operator.api.listeners import Listener, default_listeners
 from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, Spelled, VolumeSize, keyed_by, rules
 
 GROUP = "walrus.dev"
@@ -274,56 +275,11 @@ class Fsync(Model):
     """Longest time until a record is durable, with `mode: interval`."""
 
 
-class Protocol(StrEnum):
-    """What a listener speaks."""
-
-    TEXT = "text"
-    GRPC = "grpc"
-
-
-class ServiceType(StrEnum):
-    """From where a listener can be reached."""
-
-    CLUSTER_IP = "ClusterIP"
-    NODE_PORT = "NodePort"
-    LOAD_BALANCER = "LoadBalancer"
-
-
-class Listener(Model):
-    """How clients reach the brokers with one protocol. Any broker takes any request."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                "!has(self.nodePort) || self.type != 'ClusterIP'",
-                "nodePort needs type: NodePort or LoadBalancer",
-            ),
-            (
-                "!has(self.annotations) || self.type != 'ClusterIP'",
-                "annotations belong to the Service of type: NodePort or LoadBalancer",
-            ),
-        )
-    )
-
-    name: Protocol
-    """The protocol: `text` (port 8080) or `grpc` (port 9090)."""
-    type: ServiceType = ServiceType.CLUSTER_IP
-    """`ClusterIP`: inside Kubernetes. The others add a Service `<cluster>-<listener>` for clients outside."""
-    node_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Wanted port on the nodes; without it Kubernetes chooses one."""
-    annotations: dict[str, Annotated[str, Field(max_length=1024)]] | None = Field(default=None, max_length=32)
-    """Annotations of the Service for clients outside, for example those that configure a load balancer."""
-
-
 class DeletionPolicy(StrEnum):
     """What happens to the data when the WalrusCluster is deleted."""
 
     RETAIN = "Retain"
     DELETE = "Delete"
-
-
-def _listeners() -> tuple[Listener, ...]:
-    return (Listener(name=Protocol.TEXT), Listener(name=Protocol.GRPC))
 
 
 class PullSecret(Model):
@@ -354,6 +310,24 @@ class ClusterSpec(Model):
                 f"{_BROKERS} > 1 || self.replication.factor == 1",
                 "one broker has one copy: write replication: {factor: 1}, or add brokers",
             ),
+            (
+                (
+                    "!has(self.listeners) || self.listeners.all(l, !has(l.port)"
+                    " || self.listeners.exists_one(o, has(o.port) && o.port == l.port))"
+                ),
+                "two listeners have the same port: give each its own, for example 9094 and 9095",
+            ),
+            (
+                (
+                    "self.pools.size() == 1 || !has(self.listeners)"
+                    " || self.listeners.all(l, !has(l.brokers) || !has(l.brokers.advertisedHost)"
+                    " || l.brokers.advertisedHost.contains('{pod}') || l.brokers.advertisedHost.contains('{pool}'))"
+                ),
+                (
+                    "brokers of several pools need hosts of their own: advertisedHost with {pod}, or with {pool} and"
+                    " {ordinal}"
+                ),
+            ),
         )
     )
 
@@ -379,9 +353,9 @@ class ClusterSpec(Model):
     fsync: Fsync = Fsync()
     """When records become durable."""
     listeners: list[Listener] = Field(
-        default_factory=lambda: list(_listeners()), max_length=2, json_schema_extra=keyed_by("name")
+        default_factory=default_listeners, max_length=16, json_schema_extra=keyed_by("name")
     )
-    """How clients reach the brokers; by default both protocols, inside Kubernetes."""
+    """How clients reach the brokers; by default one of each protocol, inside Kubernetes."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What happens to the volumes when the WalrusCluster is deleted."""
 

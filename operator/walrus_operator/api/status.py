@@ -105,6 +105,15 @@ class PlanRow(Model):
     """What the gate waits for, and who can lift it."""
 
 
+class ListenerBrokerRow(Model):
+    """Where clients outside find a broker."""
+
+    pod: str
+    """Its pod."""
+    address: str
+    """What it was given to tell, `host:port`."""
+
+
 class ListenerRow(Model):
     """Where clients find a listener."""
 
@@ -113,7 +122,9 @@ class ListenerRow(Model):
     type: str
     """The type of its Service."""
     addresses: list[str] = Field(json_schema_extra=ATOMIC)
-    """Addresses, `host:port`; a node port is `<any node>:port`."""
+    """Addresses to begin with, `host:port`; `<any node>:port` where the nodes are not known."""
+    brokers: list[ListenerBrokerRow] | None = Field(default=None, json_schema_extra=keyed_by("pod"))
+    """Addresses of single brokers, of which its clients are told."""
 
 
 class ConfigRow(Model):

@@ -63,7 +63,7 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     if facts.bootstrap is not None:
         founder = facts.bootstrap
         made.append(bootstrap_map(owner, founder.founder, founder.untold, spec.replication, spec.brokers))
-    made += services(owner, spec)
+    made += services(owner, spec, {name: pool.replicas for name, pool in facts.pools.items()})
     for name, pool in facts.pools.items():
         made.append(_stateful_set(owner, name, pool))
     return [sealed(manifest) for manifest in made]

@@ -28,6 +28,9 @@ ADOPT = f"{GROUP}/adopt"
 PAUSE = f"{GROUP}/pause"
 """Annotation of a WalrusCluster: the reason why the operator shall only look."""
 
+ADVERTISED = f"{GROUP}/advertised"
+"""Annotation of a pod: what clients of its listeners are told, each a line `PROTOCOL/NAME=HOST:PORT`."""
+
 ACCEPTED_SPEC = "spec"
 """Key of the ConfigMap with the last spec that was accepted."""
 CLUSTER_ID = "clusterId"
@@ -37,12 +40,11 @@ POD_NAME = "statefulset.kubernetes.io/pod-name"
 
 RAFT_PORT = 6000
 PEER_PORT = 6001
-TEXT_PORT = 8080
 HTTP_PORT = 8088
-GRPC_PORT = 9090
 ADMIN_PORT = 9091
 
 DATA_DIR = "/var/lib/walrus"
+ADVERTISED_DIR = "/run/walrus/advertised"
 SECRET_DIR = "/run/secrets/walrus"  # noqa: S105 - a place
 SECRET_KEY = "secret"  # noqa: S105 - a name
 """Key of the Secret that the brokers share, and the name of its file below `SECRET_DIR`."""
@@ -113,6 +115,10 @@ class Names:
     def listener(self, listener: str) -> str:
         """The Service of a listener for clients outside Kubernetes."""
         return f"{self.cluster}-{listener}"
+
+    def single(self, pod: str, listener: str) -> str:
+        """The Service of a broker for clients outside Kubernetes; no other Service is called so."""
+        return f"{pod}-{listener}"
 
     def labels(self, pool: str | None = None) -> dict[str, str]:
         """Labels of an object; with a pool, those of its pods too."""

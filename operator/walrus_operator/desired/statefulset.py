@@ -9,8 +9,10 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Storage
+from walrus_operator.desired import listeners
 from walrus_operator.desired import names as n
 from walrus_operator.desired.config import fsync_flag
+from walrus_operator.desired.listeners import listener_inputs
 from walrus_operator.desired.manifest import Owner, object_of
 from walrus_operator.desired.secret import mount, variable, volume
 from walrus_operator.desired.template import carried_over
@@ -39,6 +41,8 @@ class PodInputs:
     image_pull_secrets: list[str] = field(default_factory=list)
     secret: str = ""
     """The Secret that the brokers share; brokers of a cluster that is older than it have none."""
+    listeners: list[dict[str, Any]] = field(default_factory=list)
+    """Listeners of clients, without what every broker has anyway."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer operator made them from besides."""
 
@@ -102,6 +106,7 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str, secret: str) -> PodInp
         tolerations=[_plain(toleration) for toleration in pool.tolerations or ()],
         image_pull_secrets=[one.name for one in spec.image_pull_secrets or ()],
         secret=secret,
+        listeners=listener_inputs(spec),
     )
 
 
@@ -170,6 +175,7 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
     }
     if inputs.secret:
         spec["volumes"].append(volume(inputs.secret))
+    spec["volumes"] += listeners.volumes(inputs.listeners)
     if inputs.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in inputs.image_pull_secrets]
     if inputs.node_selector:
@@ -197,11 +203,14 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         _told_to_founder(names, "WALRUS_WRITE_QUORUM", "writeQuorum"),
         {"name": "WALRUS_BACKEND", "value": inputs.backend},
         {"name": "WALRUS_FSYNC", "value": inputs.fsync},
+        *listeners.options(inputs.listeners),
     ]
     mounts: list[Manifest] = [{"name": "data", "mountPath": n.DATA_DIR}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108
     if inputs.secret:
         env.append(variable())
         mounts.append(mount())
+    mounts += listeners.mounts(inputs.listeners)
+    own = {"raft": n.RAFT_PORT, "peer": n.PEER_PORT, "admin": n.ADMIN_PORT, "http": n.HTTP_PORT}
     made: Manifest = {
         "name": "broker",
         "image": inputs.image,
@@ -210,14 +219,7 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         "env": env,
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
-            for name, port in (
-                ("raft", n.RAFT_PORT),
-                ("peer", n.PEER_PORT),
-                ("admin", n.ADMIN_PORT),
-                ("grpc", n.GRPC_PORT),
-                ("text", n.TEXT_PORT),
-                ("http", n.HTTP_PORT),
-            )
+            for name, port in {**own, **listeners.ports(inputs.listeners)}.items()
         ],
         # A large log takes its time to be read at the start: ten minutes, then it is restarted.
         "startupProbe": _probe("/healthz", period_s=2, failures=300),

@@ -218,7 +218,7 @@ def _resource(kind: Kind, dynamic: DynamicClient) -> Resource:
         group=kind.group,
         api_version=kind.api_version.rpartition("/")[2],
         kind=kind.name,
-        namespaced=True,
+        namespaced=kind.namespaced,
         verbs=[],
         name=kind.plural,
         client=dynamic,

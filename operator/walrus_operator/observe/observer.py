@@ -12,6 +12,7 @@ from walrus_operator.objects import (
     CLAIM,
     CLUSTER,
     CONFIG_MAP,
+    NODE,
     POD,
     SECRET,
     SERVICE,
@@ -25,7 +26,17 @@ from walrus_operator.objects import (
     uid_of,
 )
 from walrus_operator.observe.brokers import BrokerError, Brokers, look_all
-from walrus_operator.observe.snapshot import Broker, Claim, Cluster, Config, Pod, SharedSecret, Snapshot, arranged
+from walrus_operator.observe.snapshot import (
+    Broker,
+    Claim,
+    Cluster,
+    Config,
+    Pod,
+    SharedSecret,
+    Snapshot,
+    addresses_of,
+    arranged,
+)
 
 _CHILDREN = (STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET)
 
@@ -61,6 +72,7 @@ class Observer:
             brokers=brokers,
             config=await self._config(hosts, brokers),
             orphans={pod.name: pod for pod in map(Pod.parse, filter(_is_orphan, pods))},
+            nodes=await self._nodes(made, children, unseen),
             unseen=unseen,
         )
         return replace(seen, secret=await self._secret(cluster, unseen)) if seen.shares_secret() else seen
@@ -80,6 +92,19 @@ class Observer:
         listed = await self._list(CLAIM, cluster.key, unseen)
         parsed = {found["metadata"]["name"]: Claim.parse(found, cluster.names) for found in listed}
         return {name: claim for name, claim in parsed.items() if claim is not None}
+
+    async def _nodes(
+        self, pods: list[Pod], children: list[Manifest], unseen: dict[str, str]
+    ) -> dict[str, dict[str, str]]:
+        if not any(found["kind"] == SERVICE.name and found["spec"].get("type") == "NodePort" for found in children):
+            return {}
+        names = sorted({pod.node for pod in pods if pod.node is not None})
+        try:
+            found = await asyncio.gather(*(self._kube.get(Ref(NODE.name, "", name)) for name in names))
+        except Denied as error:
+            unseen[NODE.name] = str(error)
+            return {}
+        return {name: addresses_of(node) for name, node in zip(names, found, strict=True) if node is not None}
 
     async def _secret(self, cluster: Cluster, unseen: dict[str, str]) -> SharedSecret | None:
         try:

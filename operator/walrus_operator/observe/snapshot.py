@@ -9,6 +9,7 @@ from typing import Any
 
 from walrus_operator.desired.names import (
     ADOPT,
+    ADVERTISED,
     CLUSTER_ID,
     LABEL_CLUSTER,
     LABEL_POOL,
@@ -113,6 +114,10 @@ class Pod:
     """Whether Kubernetes deleted it because its node does not answer: it stays until the node is back, or given up."""
     shares_secret: bool = False
     """Whether it mounts the Secret that the brokers of a cluster share."""
+    node_ip: str | None = None
+    """The address of its node, as its kubelet told."""
+    advertised: str = ""
+    """What clients outside are told of its listeners."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -137,6 +142,8 @@ class Pod:
             trouble=_trouble(conditions, containers),
             abandoned=conditions.get("DisruptionTarget", {}).get("reason") == _NODE_GAVE_UP,
             shares_secret=is_mounted(manifest),
+            node_ip=status.get("hostIP"),
+            advertised=metadata.get("annotations", {}).get(ADVERTISED, ""),
         )
 
 
@@ -167,6 +174,12 @@ def _end(ended: Mapping[str, Any]) -> str:
     if ended.get("reason") == "OOMKilled":
         return "OOMKilled: it used more memory than resources.limits.memory of its pool allows"
     return f"{ended['reason']}, exit code {ended.get('exitCode')}" if "reason" in ended else ""
+
+
+def addresses_of(node: Manifest) -> dict[str, str]:
+    """The addresses of a node, the first of each type."""
+    listed = node.get("status", {}).get("addresses", ())
+    return {one["type"]: one["address"] for one in reversed(listed)}
 
 
 @dataclass(frozen=True)
@@ -311,6 +324,8 @@ class Snapshot:
     """Pods that bear the cluster's label and that no StatefulSet owns; the next one of their pool takes them over."""
     secret: SharedSecret | None = None
     """The Secret of its brokers; None where there is none, or they share none."""
+    nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Addresses of the nodes of its pods, by type; looked for where clients come in through ports of nodes."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Kinds of objects that the operator may not read, and what Kubernetes said: that none is here says nothing."""
 

@@ -125,6 +125,18 @@ class RestartPod:
 
 
 @dataclass(frozen=True)
+class Advertise:
+    """Tell a broker what it shall tell clients outside. It hears of it while it runs."""
+
+    pod: str
+    uid: str
+    addresses: str
+
+    def __str__(self) -> str:
+        return f"Advertise {self.pod} at {', '.join(self.addresses.split()) or 'no address outside'}"
+
+
+@dataclass(frozen=True)
 class TransferLeadership:
     """Let another broker lead the metadata, before the one that does is restarted."""
 
@@ -163,6 +175,7 @@ Action = (
     | SetConfig
     | SetReplication
     | RestartPod
+    | Advertise
     | TransferLeadership
     | RollPod
 )
@@ -187,6 +200,7 @@ class Gate(StrEnum):
     UNKNOWN_BROKER = "UnknownBroker"
     NOT_CAUGHT_UP = "NotCaughtUp"
     QUORUM_TIGHT = "QuorumTight"
+    ADDRESS_PENDING = "AddressPending"
     SCALED_BY_HAND = "ScaledByHand"
     SHRINK_UNSUPPORTED = "ShrinkUnsupported"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"

@@ -9,6 +9,7 @@ from walrus_operator.objects import CLAIM, CONFIG_MAP, POD, SECRET, SERVICE, SER
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import (
     Action,
+    Advertise,
     Apply,
     Dismiss,
     Gate,
@@ -53,6 +54,8 @@ def touched(action: Action, names: Names) -> Ref | None:
             return Ref(SECRET.name, names.namespace, names.secret)
         case Prune() | RemoveClaim():
             return action.ref
+        case Advertise():
+            return Ref(POD.name, names.namespace, action.pod)
         case RestartPod() | RollPod() | TransferLeadership():
             return Ref(STATEFUL_SET.name, names.namespace, action.pod.rpartition("-")[0])
         case _:

@@ -26,6 +26,7 @@ MOVING = frozenset(
         Gate.NOT_CAUGHT_UP,
         Gate.QUORUM_TIGHT,
         Gate.EVICTION_REFUSED,
+        Gate.ADDRESS_PENDING,
     }
 )
 """Gates that may open at any moment."""

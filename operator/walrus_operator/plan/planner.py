@@ -10,6 +10,7 @@ from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image
 from walrus_operator.desired.config import entries
 from walrus_operator.desired.manifest import Owner, sealed, taking_over
 from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, REVISION
+from walrus_operator.desired.services import places
 from walrus_operator.objects import (
     CLAIM,
     CONFIG_MAP,
@@ -38,6 +39,7 @@ from walrus_operator.plan.actions import (
     SetReplication,
     Wait,
 )
+from walrus_operator.plan.advertising import advertise
 from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.diff import differs
@@ -91,12 +93,14 @@ def _plan(
     )
     desired = build(spec, facts)
     taken = _taken(desired, snapshot) | _secret_taken(snapshot)
+    told, pending = advertise(spec, snapshot, places({name: pool.now.replicas for name, pool in pools.items()}))
     repairs: tuple[Action, ...] = (
         *hold_deletion(snapshot.cluster),
         *_make_secret(owner, snapshot),
         *_applies(desired, snapshot),
         *_prunes(desired, snapshot),
         *_unbound(pools, snapshot),
+        *told,
     )
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
     steps, waits = _steps(spec, snapshot, pools, facts, revisions)
@@ -105,7 +109,7 @@ def _plan(
         possible(repairs, taken.keys(), owner.names),
         tuple(step for step in steps if not held_up(step, taken.keys(), owner.names)),
         possible(_configure(spec, snapshot), taken.keys(), owner.names),
-        waits=(*dict.fromkeys(taken.values()), *waits, *refused, *extra),
+        waits=(*dict.fromkeys(taken.values()), *waits, *pending, *refused, *extra),
         outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
         spec=spec,
     )

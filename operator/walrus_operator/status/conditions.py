@@ -74,6 +74,7 @@ _MOVING = frozenset(
         Gate.NOT_CAUGHT_UP,
         Gate.QUORUM_TIGHT,
         Gate.EVICTION_REFUSED,
+        Gate.ADDRESS_PENDING,
     }
 )
 """Gates that open by themselves when all goes well."""

@@ -6,23 +6,21 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from walrus_operator.api.cluster import ClusterSpec, ServiceType
+from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.api.status import (
     BrokerRow,
     ClusterStatus,
     ConfigRow,
-    ListenerRow,
     MemberRow,
     PlanRow,
     PoolRow,
     ReplicationRow,
 )
-from walrus_operator.desired.services import PORTS
-from walrus_operator.objects import SERVICE, Ref
 from walrus_operator.observe.snapshot import Broker, Pod, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
 from walrus_operator.plan.pools import volume_size
 from walrus_operator.status.conditions import Facts, answers, conditions
+from walrus_operator.status.listeners import listener_rows
 
 _STEP = 5
 _ANSWERED = frozenset({"Serving", "NotReady", "Unreachable", "Waiting"})
@@ -63,7 +61,7 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
         pools=_pools(spec, snapshot, rows, plan.outdated),
         brokers=rows,
         members=_members(snapshot),
-        listeners=_listeners(spec, snapshot) if spec else None,
+        listeners=listener_rows(spec, snapshot) if spec else None,
         conditions=conditions(answered, before, generation, now),
     )
     made: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -220,25 +218,3 @@ def _pools(
         )
         for name in sorted({*desired, *now})[:_POOLS]
     ]
-
-
-def _listeners(spec: ClusterSpec, snapshot: Snapshot) -> list[ListenerRow]:
-    names = snapshot.cluster.names
-    rows = []
-    for listener in spec.listeners:
-        port = PORTS[listener.name]
-        if listener.type is ServiceType.CLUSTER_IP:
-            addresses = [f"{names.client}.{names.namespace}.svc:{port}"]
-        else:
-            found = snapshot.objects.get(Ref(SERVICE.name, names.namespace, names.listener(listener.name)), {})
-            addresses = _outside(found, listener.type, port)
-        rows.append(ListenerRow(name=str(listener.name), type=str(listener.type), addresses=addresses))
-    return rows
-
-
-def _outside(found: Mapping[str, Any], type_: ServiceType, port: int) -> list[str]:
-    if type_ is ServiceType.LOAD_BALANCER:
-        ingress = found.get("status", {}).get("loadBalancer", {}).get("ingress", ())
-        return [f"{one.get('hostname') or one.get('ip')}:{port}" for one in ingress]
-    ports = found.get("spec", {}).get("ports", ())
-    return [f"<any node>:{one['nodePort']}" for one in ports if "nodePort" in one]

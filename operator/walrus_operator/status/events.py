@@ -9,6 +9,7 @@ from typing import Any
 
 from walrus_operator.objects import BUDGET
 from walrus_operator.plan.actions import (
+    Advertise,
     Apply,
     Dismiss,
     Done,
@@ -36,6 +37,7 @@ class Reason(StrEnum):
     REMOVED = "Removed"
     GROWING = "Growing"
     CONFIG_CHANGED = "ConfigChanged"
+    ADVERTISED = "Advertised"
     RESTARTED = "Restarted"
     LEADERSHIP_MOVED = "LeadershipMoved"
     FOUNDED = "Founded"
@@ -93,6 +95,8 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.GROWING, str(action)))
             case SetConfig() | SetReplication():
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
+            case Advertise():
+                made.append(Event(Reason.ADVERTISED, str(action)))
             case TransferLeadership():
                 made.append(Event(Reason.LEADERSHIP_MOVED, str(action)))
             case RestartPod() | RollPod():
