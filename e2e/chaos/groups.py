@@ -14,7 +14,7 @@ from chaos.group_verdict import GroupVerdict, Place
 from chaos.kafka import LOGGER, TOPICS, settings
 
 STRATEGIES: Final = {"chaos-eager": "range", "chaos-cooperative": "cooperative-sticky"}
-MEMBERS: Final = 3  # of each group; one of them is static
+MEMBERS: Final = 3  # Each group has so many; one of them is static.
 SESSION_MS, HEARTBEAT_MS = 6_000, 500
 STAY_S: Final = (4.0, 20.0)  # a member leaves after so long, and comes back as another one
 AWAY_S: Final = 2.0
