@@ -47,6 +47,8 @@ impl DataPlane {
     }
 
     /// `host:port` of the listeners `text`, `grpc`, `peer` and further ones by name (`grpc/acme`), as bound.
+    ///
+    /// Empty for those that the host tells clients of later.
     fn addresses<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(json::to_python(py, &self.get()?.addresses())?)
     }
