@@ -11,8 +11,8 @@ use walrus_log::batch::{Batch, BatchBuilder, ProducerRef};
 
 use crate::Arguments;
 use crate::connection::Connection;
-use crate::fetch::Reader;
-use crate::produce::{check_answer, producer_id, put_request};
+use crate::producer::{check_answer, producer_id, put_request};
+use crate::reader::Reader;
 use crate::topic;
 
 /// This part of the records only warms up, and is not counted.

@@ -1,111 +1,22 @@
-//! Readers: the log is read as bytes, and its batches are looked at where that is asked for.
+//! A reader that reads the same bytes over and over, as fast as they come.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
-use bytes::Buf as _;
+use anyhow::{Context, Result};
 use walrus_bench_sample::Sample;
-use walrus_log::batch::{Batch, BatchHeader};
 
 use crate::Arguments;
-use crate::connection::{Connection, put_header, put_text, skip_text};
-use crate::produce::{self, Run};
+use crate::checking;
+use crate::producer;
+use crate::reader::{Reader, end_of};
 use crate::topic;
-
-const API: i16 = 1;
-/// The last version without tagged fields.
-const VERSION: i16 = 11;
-/// What a client of Java waits for at most, and takes of all partitions.
-const WAIT_MS: i32 = 500;
-const BYTES_MAX: i32 = 50 << 20;
-/// For a log that is checked, to be short of requests.
-const CHECK_BYTES: i32 = 8 << 20;
-
-/// A reader of partition 0.
-pub(crate) struct Reader {
-    connection: Connection,
-    topic: String,
-    bytes_max: i32,
-    request: Vec<u8>,
-    pub(crate) next: i64,
-}
-
-impl Reader {
-    pub(crate) fn connect(topic: &str, leader: SocketAddr, bytes_max: i32) -> Result<Self> {
-        let connection = Connection::to(leader)?;
-        Ok(Self { connection, topic: topic.to_owned(), bytes_max, request: Vec::new(), next: 0 })
-    }
-
-    /// Asks for what is there from `next` on, and returns it: whole batches, and a part of one behind them, perhaps.
-    pub(crate) fn fetch(&mut self) -> Result<&[u8]> {
-        let out = &mut self.request;
-        out.clear();
-        put_header(out, API, VERSION, self.connection.next_correlation());
-        out.extend_from_slice(&(-1_i32).to_be_bytes()); // no replica
-        out.extend_from_slice(&WAIT_MS.to_be_bytes());
-        out.extend_from_slice(&1_i32.to_be_bytes()); // from so many bytes on it is answered
-        out.extend_from_slice(&BYTES_MAX.to_be_bytes());
-        out.push(0); // read_uncommitted
-        out.extend_from_slice(&0_i32.to_be_bytes()); // no session
-        out.extend_from_slice(&(-1_i32).to_be_bytes());
-        out.extend_from_slice(&1_i32.to_be_bytes());
-        put_text(out, &self.topic);
-        out.extend_from_slice(&1_i32.to_be_bytes());
-        out.extend_from_slice(&0_i32.to_be_bytes());
-        out.extend_from_slice(&(-1_i32).to_be_bytes()); // no epoch
-        out.extend_from_slice(&self.next.to_be_bytes());
-        out.extend_from_slice(&(-1_i64).to_be_bytes()); // no replica's start of the log
-        out.extend_from_slice(&self.bytes_max.to_be_bytes());
-        out.extend_from_slice(&0_i32.to_be_bytes()); // nothing is forgotten
-        put_text(out, ""); // no rack
-        self.connection.send(&self.request, &[])?;
-        records_of(self.connection.receive()?)
-    }
-}
-
-/// The records of an answer of one partition.
-fn records_of(mut answer: &[u8]) -> Result<&[u8]> {
-    answer.try_get_i32()?; // correlation
-    answer.try_get_i32()?; // throttled for
-    topic::check(answer.try_get_i16()?, "a fetch failed")?;
-    answer.try_get_i32()?; // session
-    ensure!(answer.try_get_i32()? == 1, "an answer of one topic was expected");
-    skip_text(&mut answer)?;
-    ensure!(answer.try_get_i32()? == 1, "an answer of one partition was expected");
-    answer.try_get_i32()?;
-    topic::check(answer.try_get_i16()?, "a fetch failed")?;
-    for _ in 0..3 {
-        answer.try_get_i64()?; // high watermark, stable offset, start of the log
-    }
-    ensure!(answer.try_get_i32()? <= 0, "nobody made transactions");
-    answer.try_get_i32()?; // preferred replica
-    let length = usize::try_from(answer.try_get_i32()?)?;
-    ensure!(answer.remaining() == length, "{} bytes for {length}", answer.remaining());
-    Ok(answer)
-}
-
-/// The end of the last whole batch, whose header alone is looked at.
-fn end_of(mut records: &[u8]) -> Result<Option<i64>> {
-    let mut end = None;
-    while let Ok(header) = BatchHeader::peek(records) {
-        if header.size_bytes() > records.len() {
-            break;
-        }
-        end = Some(i64::try_from(header.end_offset())?);
-        records = &records[header.size_bytes()..];
-    }
-    Ok(end)
-}
 
 /// Reads the same bytes over and over, once before it counts.
 pub(crate) fn measure(arguments: &Arguments) -> Result<Sample> {
     let leader = topic::create(arguments, 1)?;
     let batch_bytes = arguments.batch_records * arguments.record_bytes;
-    let run = produce::fill(arguments, leader, (arguments.bytes / batch_bytes).max(1) as u64)?;
-    check(arguments, leader, &run)?;
+    let run = producer::fill(arguments, leader, (arguments.bytes / batch_bytes).max(1) as u64)?;
+    checking::check(arguments, leader, &run)?;
     let end: i64 = run.sent.iter().map(|(_, batches)| *batches).sum::<u64>().try_into()?;
     let end = end * i64::try_from(arguments.batch_records)?;
 
@@ -127,41 +38,4 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<Sample> {
     Ok(Sample::new(bytes / elapsed_s / 1e6, "MB/s")
         .with("answer_bytes", mean)
         .with("fetch_bytes", arguments.fetch_bytes))
-}
-
-/// Reads at the end of the log until it is over; returns how many records were read.
-pub(crate) fn tail(arguments: &Arguments, leader: SocketAddr, is_over: &AtomicBool) -> Result<i64> {
-    let mut reader = Reader::connect(&arguments.topic, leader, arguments.fetch_bytes)?;
-    while !is_over.load(Ordering::Relaxed) {
-        let end = end_of(reader.fetch()?)?;
-        reader.next = end.unwrap_or(reader.next);
-    }
-    Ok(reader.next)
-}
-
-/// Reads everything that was sent and compares it, byte for byte: each producer's batches once and in their order.
-pub(crate) fn check(arguments: &Arguments, leader: SocketAddr, run: &Run) -> Result<()> {
-    let mut reader = Reader::connect(&arguments.topic, leader, CHECK_BYTES)?;
-    let mut found: HashMap<i64, u64> = run.sent.iter().map(|(id, _)| (*id, 0)).collect();
-    let sent: HashMap<i64, u64> = run.sent.iter().copied().collect();
-    let mut next = 0;
-    while found != sent {
-        reader.next = next;
-        let mut records = reader.fetch()?;
-        ensure!(!records.is_empty(), "the log ends at {next}: {found:?} of {sent:?} are there");
-        while let Ok((batch, rest)) = Batch::parse(records) {
-            let id = batch.producer().map(|producer| producer.id).context("a batch of nobody")?;
-            let Some(number) = found.get_mut(&id) else { bail!("a batch of producer {id}, who sent none") };
-            ensure!(
-                batch.base_offset() == u64::try_from(next)?,
-                "offset {} behind {next}",
-                batch.base_offset()
-            );
-            run.ready.check(&batch, *number)?;
-            *number += 1;
-            next = batch.end_offset().try_into()?;
-            records = rest;
-        }
-    }
-    Ok(())
 }

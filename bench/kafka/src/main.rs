@@ -1,6 +1,7 @@
 //! Load by Kafka's protocol, on Walrus and on Apache Kafka alike: one case, one fresh topic, one sample as a JSON line.
 //! What was acknowledged is read back and compared; a difference is a failure, not a sample.
 
+mod checking;
 mod commits;
 mod connection;
 mod coordinator;
@@ -12,6 +13,8 @@ mod members;
 mod metadata;
 
 mod produce;
+mod producer;
+mod reader;
 mod ready;
 mod topic;
 
