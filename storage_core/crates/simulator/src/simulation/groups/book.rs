@@ -8,10 +8,7 @@ use walrus_groups::{Answer, Coordinator, Limits, Lot, Replayed, Ticket};
 use walrus_model::TopicId;
 use walrus_owners::{Entry, Ledger};
 
-use super::member::Asker;
-
-/// A session, and how long the others wait for a member to join again; milliseconds.
-pub(super) const SESSION_MS: u64 = 6_000;
+use super::asks::Asker;
 
 /// What is around a coordinator in its process: clocks, and those who wait for answers.
 #[derive(Debug, Default)]

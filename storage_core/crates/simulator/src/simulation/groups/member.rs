@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use walrus_groups::{
-    Answer, Commit, Committed, Join, Joined, Leave, Place, Protocol, Refusal, Sync, Synced, Who,
+    Answer, Commit, Committed, Join, Joined, Leave, Protocol, Refusal, Sync, Synced, Who,
 };
-use walrus_model::{NodeId, TopicId};
+use walrus_model::NodeId;
 
-use super::book::SESSION_MS;
+use super::asks::{Ask, Asker, SESSION_MS, Told, place};
 use super::promises::Promises;
 use crate::simulation::dice::Dice;
 use crate::world::{Checked, violation};
@@ -18,33 +18,6 @@ use crate::world::{Checked, violation};
 pub(super) const PARTITIONS: u32 = 3;
 const TIMEOUT_MS: u64 = 3_000;
 const JOIN_TIMEOUT_MS: u64 = 10_000;
-
-/// Who asks: a member, and the number of its question. A late answer to an earlier one is nobody's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asker {
-    pub(super) member: usize,
-    pub(super) question: u64,
-}
-
-/// What is asked of a coordinator.
-#[derive(Clone, Debug)]
-pub(super) enum Ask {
-    Join(Join),
-    Sync(Sync),
-    Commit(Commit),
-    Heartbeat(Who),
-    Leave(Leave),
-    /// Which offsets are committed.
-    Offsets,
-}
-
-/// What a coordinator answers.
-#[derive(Clone, Debug)]
-pub(super) enum Told {
-    Group(Answer),
-    Heartbeat(Result<(), Refusal>),
-    Offsets(Result<BTreeMap<u32, i64>, Refusal>),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -269,11 +242,6 @@ impl Member {
             protocols: vec![Protocol { name: "range".to_owned(), metadata: Bytes::new() }],
         }
     }
-}
-
-/// A place that members read.
-pub(super) fn place(partition: u32) -> Place {
-    Place { topic: TopicId::from_u128(1), partition }
 }
 
 /// A share: its generation, the number of the sharing, and partitions.

@@ -2,6 +2,7 @@
 //! `walrus-owners` and `walrus-groups`; members come, commit, leave and die, and somebody commits to a group without members now and
 //! then. Whatever they were promised is held against what later coordinators find and tell.
 
+mod asks;
 mod book;
 mod member;
 mod owner;
@@ -9,7 +10,8 @@ mod promises;
 
 use std::collections::BTreeMap;
 
-use member::{Ask, Asker, Member, Told, place};
+use asks::{Ask, Asker, Told, place};
+use member::Member;
 use owner::{Answers, Owner};
 use promises::Promises;
 use walrus_groups::{Answer, Commit, Committed, Forgetting, GroupName};

@@ -9,8 +9,8 @@ use walrus_groups::{Answer, Lot, Refusal, Replayed};
 use walrus_model::{NodeId, Offset, ProcessId, SegmentId, TopicId};
 use walrus_owners::{Entry, ServedSegment, Step, Tenure, Term, Trim, Worth};
 
+use super::asks::{Ask, Asker, Told};
 use super::book::{Book, Desk};
-use super::member::{Ask, Asker, Told};
 use super::promises::check_log;
 use super::{FORGETTING, Shared, busy, quiet};
 use crate::mistake::Mistake;

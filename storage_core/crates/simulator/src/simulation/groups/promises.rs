@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use walrus_groups::{Committed, Coordinator, GroupName, GroupRecord, Key};
 use walrus_owners::Entry;
 
-use super::book::SESSION_MS;
-use super::member::{Ask, Asker, place};
+use super::asks::{Ask, Asker, SESSION_MS, place};
 use super::{FORGETTING, busy, quiet};
 use crate::world::{Checked, violation};
 
