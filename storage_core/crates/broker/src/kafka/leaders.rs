@@ -1,6 +1,8 @@
 //! The leaders of partitions as the clients of one listener are told them. Who is told is a function of the metadata alone, so
 //! that all nodes tell the same: a client that hears of two leaders under one epoch cannot know which of them is right.
 
+use std::collections::BTreeSet;
+
 use kafka_protocol::messages::BrokerId;
 use walrus_metadata::{Metadata, Protocol, SegmentState};
 use walrus_model::{Descriptor, NodeId};
@@ -79,10 +81,19 @@ pub(super) fn told_node(metadata: &Metadata, listener: &Listener, segment: &Desc
     candidates.find(|node| address_of(metadata, listener, *node).is_some())
 }
 
-/// The nodes whose leases have not lapsed, and this one.
+/// The nodes that clients are told: those whose leases have not lapsed, and this one.
 pub(super) fn alive(cluster: &Cluster) -> Vec<NodeId> {
-    let mut alive = cluster.present(&cluster.routing().metadata).alive;
-    alive.insert(NodeId(cluster.node_id()));
+    let metadata = &cluster.routing().metadata;
+    told_alive(cluster.present(metadata).alive, NodeId(cluster.node_id()), metadata)
+}
+
+/// A node that sees no lease but its own has heard nothing for a while, for alone it is no majority: it is the one that is cut off.
+/// Clients that it told of no other node would stay with it, so it tells them of all that it knows.
+fn told_alive(mut alive: BTreeSet<NodeId>, me: NodeId, metadata: &Metadata) -> Vec<NodeId> {
+    alive.insert(me);
+    if alive.len() == 1 {
+        alive.extend(metadata.nodes.keys());
+    }
     alive.into_iter().collect()
 }
 
@@ -158,6 +169,19 @@ mod tests {
         assert_eq!(told(&[1, 4], 3, &[3, 2]), Some(1), "another node");
         assert_eq!(told(&[], 3, &[3, 2]), None);
         assert_eq!(told_node(&metadata(&[]), &listener("kafka"), &segment(3, &[3])), Some(NodeId(3)));
+    }
+
+    /// A client that reached nobody but a node that was cut off was told of no other one, and stayed with it for as long as that took.
+    #[test]
+    fn a_node_that_sees_no_lease_but_its_own_tells_of_all_that_it_knows() {
+        let told = |alive: &[u32]| -> Vec<u32> {
+            let alive = alive.iter().copied().map(NodeId).collect();
+            told_alive(alive, NodeId(1), &metadata(&[])).into_iter().map(|node| node.0).collect()
+        };
+        assert_eq!(told(&[]), [1, 2, 3, 4]);
+        assert_eq!(told(&[1]), [1, 2, 3, 4]);
+        assert_eq!(told(&[1, 3]), [1, 3], "it hears of others, and would hear of those, too");
+        assert_eq!(told(&[3]), [1, 3], "it is there, whatever the metadata say");
     }
 
     #[test]
