@@ -10,11 +10,10 @@ from confluent_kafka import Producer
 from harness.records import value_of
 
 from chaos.gate import Gate
+from chaos.group_verdict import Place
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
-
-    from chaos.workload import Workload
 
 KAFKA_PORT: Final = 9092
 TOPICS: Final = {"chaos-sticky": {"walrus.leaders": "sticky"}, "chaos-rotating": {"walrus.leaders": "rotate"}}
@@ -29,28 +28,26 @@ def settings(bootstrap: str) -> dict[str, str | int | bool]:
     return {"bootstrap.servers": bootstrap, "socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 1_000}
 
 
-def produce(workload: "Workload", number: int, bootstrap: str, gate: Gate, written: threading.Event) -> None:
-    """Writes to the producer's partition, window after window, until *written*."""
-    topic, partition = workload.place_of[number]
+def produce(
+    acked: dict[int, int], number: int, place: Place, bootstrap: str, gate: Gate, written: threading.Event
+) -> None:
+    """Writes to a partition, window after window, until *written*; notes in *acked* what is acknowledged."""
     chance = random.Random()  # what is in the values need not come again
-    try:
-        with gate.entered():
-            sender = _Sender(bootstrap, topic, partition)
-            while not written.is_set():
-                gate.passed(written)
-                first = workload.acked[number]
-                window = range(first, first + WINDOW)
-                sender.send([value_of(number, sequence, random=chance.getrandbits(64)) for sequence in window])
-                workload.acked[number] = first + WINDOW
-    except Exception as failure:
-        workload.failures.append(failure)
+    with gate.entered():
+        sender = _Sender(bootstrap, place)
+        while not written.is_set():
+            gate.passed(written)
+            first = acked[number]
+            window = range(first, first + WINDOW)
+            sender.send([value_of(number, sequence, random=chance.getrandbits(64)) for sequence in window])
+            acked[number] = first + WINDOW
 
 
 class _Sender:
-    def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
+    def __init__(self, bootstrap: str, place: Place) -> None:
         more = {"enable.idempotence": True, "linger.ms": 1, "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000)}
         self._producer = Producer(settings(bootstrap) | more, logger=LOGGER)
-        self._topic, self._partition = topic, partition
+        self._topic, self._partition = place
         self._on_way = 0
         self._failure: KafkaError | None = None
 

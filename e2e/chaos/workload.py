@@ -161,8 +161,11 @@ class Crew:
         self.workload.acked[number] = 0
         self.workload.going.add(number)
         gate, written = gate or self.workload.gate, threading.Event()
-        target, bootstrap = (kafka.produce, self._kafka(number)) if by_kafka else (_produce, self._bootstrap(number))
-        thread = _start(target, self.workload, number, bootstrap, gate, written)
+        if by_kafka:
+            failures, acked = self.workload.failures, self.workload.acked
+            thread = start(failures, kafka.produce, acked, number, place, self._kafka(number), gate, written)
+        else:
+            thread = _start(_produce, self.workload, number, self._bootstrap(number), gate, written)
         self._producers[number] = thread, written
         return number
 

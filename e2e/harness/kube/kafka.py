@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from harness.kube.kubectl import Kubectl, Object
+from harness.kube.kubectl import Kubectl
+from harness.kube.waiting_pod import waiting_pod
 from harness.waiting import wait_until
 
 POD = "kafka-client"
@@ -23,7 +24,7 @@ class InPod:
 
     def __init__(self, kubectl: Kubectl, image: str) -> None:
         self._kubectl = kubectl
-        kubectl.apply(_pod(image))
+        kubectl.apply(waiting_pod(POD, image))
         kubectl.wait(f"pod/{POD}", "condition=Ready")
 
     def command(self) -> tuple[str, ...]:
@@ -116,30 +117,3 @@ def producing(command: Sequence[str], bootstrap: str, topic: str, producer: str)
 def reading(command: Sequence[str], bootstrap: str, topic: str) -> Running:
     """Reads partition 0 from its beginning, until it is stopped."""
     return Running(command, "consume", bootstrap=bootstrap, topic=topic, **{"from": "earliest"})
-
-
-def _pod(image: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": POD},
-        "spec": {
-            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
-            "tolerations": [{"operator": "Exists"}],
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [
-                {
-                    "name": "client",
-                    "image": image,
-                    "command": ["sleep", "infinity"],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-        },
-    }

@@ -10,6 +10,7 @@ from typing import Any
 
 import harness
 from harness.kube.kubectl import Kubectl, Object
+from harness.kube.waiting_pod import waiting_pod
 from harness.waiting import wait_until
 
 NAME = "workbench"
@@ -104,30 +105,9 @@ def sources() -> Object:
 def pod(image: str) -> Object:
     """A pod that waits for programs to run, with this package where it imports it from."""
     items = [{"key": source.replace("/", "."), "path": f"harness/{source}"} for source in SOURCES]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": NAME},
-        "spec": {
-            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
-            "tolerations": [{"operator": "Exists"}],
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [
-                {
-                    "name": "python",
-                    "image": image,
-                    "command": ["sleep", "infinity"],
-                    "env": [{"name": "PYTHONPATH", "value": "/opt/walrus:/opt/tests"}],
-                    "volumeMounts": [{"name": "sources", "mountPath": "/opt/tests"}],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-            "volumes": [{"name": "sources", "configMap": {"name": NAME, "items": items}}],
-        },
+    container = {
+        "env": [{"name": "PYTHONPATH", "value": "/opt/walrus:/opt/tests"}],
+        "volumeMounts": [{"name": "sources", "mountPath": "/opt/tests"}],
     }
+    volume = {"name": "sources", "configMap": {"name": NAME, "items": items}}
+    return waiting_pod(NAME, image, container, [volume])
