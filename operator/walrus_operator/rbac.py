@@ -33,7 +33,7 @@ NODE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # group, resource, verbs
     ("", "nodes", ("get",)),
 )
-"""Of the machines, whose addresses clients outside are told where they come in through ports of nodes."""
+"""Rights on machines: their addresses are what clients outside are told where they come in through ports of nodes."""
 
 LEASE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("coordination.k8s.io", "leases", ("create", "get", "update")),

@@ -10,7 +10,7 @@ from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.advertising import ingress, joined, node_host, node_port
 
 _NODES_MAX = 3
-"""So many nodes are named: a client needs one, and another one where that is away."""
+"""Nodes that the status names as bootstrap addresses: a client needs one, and others where that one is away."""
 
 
 def listener_rows(spec: ClusterSpec, snapshot: Snapshot) -> list[ListenerRow]:

@@ -38,8 +38,8 @@ const READER_BYTES: usize = 32 << 10;
 /// Limit on the bytes to which one block of snappy may open while records are read little by little.
 pub(super) const SNAPPY_BLOCK_BYTES_MAX: usize = 32 << 20;
 
-/// Decompresses records little by little; the codec must not be "none". Each block of snappy is opened as a whole, so it has a limit
-/// of its own: those of Java's frame are small, other clients write one for all records.
+/// Decompresses records little by little; the codec must not be "none". Each block of snappy is opened as a whole, which
+/// [`SNAPPY_BLOCK_BYTES_MAX`] bounds: Java's client writes small blocks, other clients write one block for all records.
 pub(super) fn reader(codec: u8, bytes: &[u8]) -> Result<Box<dyn BufRead + '_>, BatchError> {
     Ok(match codec {
         1 => buffered(flate2::bufread::MultiGzDecoder::new(bytes)),
