@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use walrus_groups::{
-    Answer, Commit, Committed, Join, Joined, Leave, Protocol, Refusal, Sync, Synced, Who,
-};
+use walrus_groups::{Answer, Commit, Committed, Join, Joined, Leave, Protocol, Refusal, Sync, Synced, Who};
 use walrus_model::NodeId;
 
 use super::asks::{Ask, Asker, SESSION_MS, Told, place};
