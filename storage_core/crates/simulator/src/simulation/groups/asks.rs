@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use walrus_groups::{Answer, Commit, Join, Leave, Place, Refusal, Sync, Who};
-use walrus_model::TopicId;
+use walrus_model::{ProcessId, TopicId};
+use walrus_owners::Term;
 
 /// A session, and how long the others wait for a member to join again; milliseconds.
 pub(super) const SESSION_MS: u64 = 6_000;
@@ -34,6 +35,10 @@ pub(super) enum Told {
     Heartbeat(Result<(), Refusal>),
     Offsets(Result<BTreeMap<u32, i64>, Refusal>),
 }
+
+/// A term in which a process coordinates. A process that starts counts its terms anew, so that a number alone does not tell the terms of
+/// a node apart: after a loss that was told, the next process of a coordinator need not know the members of the one before.
+pub(super) type TermOf = (ProcessId, Term);
 
 /// A place that members read.
 pub(super) fn place(partition: u32) -> Place {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use walrus_groups::{Answer, Commit, Committed, Join, Joined, Leave, Protocol, Refusal, Sync, Synced, Who};
 use walrus_model::NodeId;
 
-use super::asks::{Ask, Asker, SESSION_MS, Told, place};
+use super::asks::{Ask, Asker, SESSION_MS, TermOf, Told, place};
 use super::promises::Promises;
 use crate::simulation::dice::Dice;
 use crate::world::{Checked, violation};
@@ -47,12 +47,9 @@ pub(super) struct Member {
     positions: BTreeMap<u32, i64>,
     /// What was acknowledged to anybody when it asked for offsets.
     acknowledged: BTreeMap<u32, i64>,
-    /// When it was last told that it is a member, and by which term of which node.
+    /// When it was last told that it is a member, and in which term of which process.
     heard: Option<(u64, TermOf)>,
 }
-
-/// A term of a node.
-pub(super) type TermOf = (NodeId, walrus_owners::Term);
 
 impl Member {
     pub(super) fn new(number: usize) -> Self {
@@ -140,7 +137,7 @@ impl Member {
         Some((Asker { member: self.number, question: self.question }, ask))
     }
 
-    /// It is told something, in some term of some node; checks that it may be told that.
+    /// It is told something, in some term of some process; checks that it may be told that.
     pub(super) fn hear(
         &mut self,
         question: u64,
@@ -154,10 +151,12 @@ impl Member {
         if let Told::Group(Answer::Synced(Ok(synced))) = &told {
             promises.share(&synced.share)?;
         }
-        if question != self.question || self.waits_since.is_none() {
-            return Ok(());
-        }
+        let Some(asked_ms) = self.waits_since.filter(|_| question == self.question) else { return Ok(()) };
         self.waits_since = None;
+        if let Told::Group(Answer::Synced(Ok(_)) | Answer::Committed(Ok(()))) | Told::Heartbeat(Ok(())) = told
+        {
+            promises.used(asked_ms);
+        }
         match told {
             Told::Group(Answer::Joined(Ok(joined))) => self.joined(joined, promises),
             Told::Group(Answer::Synced(Ok(Synced { share, .. }))) => {

@@ -9,7 +9,7 @@ use walrus_groups::{Answer, Lot, Refusal, Replayed};
 use walrus_model::{NodeId, Offset, ProcessId, SegmentId, TopicId};
 use walrus_owners::{Entry, ServedSegment, Step, Tenure, Term, Trim, Worth};
 
-use super::asks::{Ask, Asker, Told};
+use super::asks::{Ask, Asker, TermOf, Told};
 use super::book::{Book, Desk};
 use super::promises::check_log;
 use super::{FORGETTING, Shared, busy, quiet};
@@ -70,7 +70,7 @@ enum Outcome {
 }
 
 /// Who is told what by whom.
-pub(super) type Answers = Vec<(Asker, Told, (NodeId, Term))>;
+pub(super) type Answers = Vec<(Asker, Told, TermOf)>;
 
 impl Owner {
     pub(super) fn new(node: NodeId, process: ProcessId, now_ms: u64) -> Self {
@@ -220,7 +220,7 @@ impl Owner {
         for (asker, ask) in std::mem::take(&mut self.inbox) {
             match under {
                 Some(term) => self.take(asker, ask, term, now_ms, answers),
-                None => answers.push((asker, refusal(&ask), (self.node, Term::default()))),
+                None => answers.push((asker, refusal(&ask), (self.process, Term::default()))),
             }
         }
         let Some(book) = self.tenure.term().and_then(|term| self.tenure.ledger(term)) else { return Ok(()) };
@@ -245,7 +245,7 @@ impl Owner {
                 Some(open) if around.confirms(self.node, open.id)? => Ok(offsets),
                 _ => Err(Refusal::NotCoordinator),
             };
-            answers.push((asker, Told::Offsets(told), (self.node, term)));
+            answers.push((asker, Told::Offsets(told), (self.process, term)));
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Owner {
             Ask::Heartbeat(who) => {
                 let told =
                     coordinator.act(&name, now_ms, |group, now| (group.heartbeat(&who, now), Vec::new()));
-                return answers.push((asker, Told::Heartbeat(told), (self.node, term)));
+                return answers.push((asker, Told::Heartbeat(told), (self.process, term)));
             }
             Ask::Leave(leave) => {
                 coordinator.act(&name, now_ms, |group, now| group.leave(&[leave], now));
@@ -333,7 +333,7 @@ impl Owner {
         if let Some(book) = term.and_then(|term| self.tenure.ledger(term)) {
             desk.tell(book.coordinator.take_answers());
         }
-        let by = (self.node, term.unwrap_or_default());
+        let by = (self.process, term.unwrap_or_default());
         answers.extend(desk.take_told().into_iter().map(|(asker, answer)| (asker, Told::Group(answer), by)));
     }
 }

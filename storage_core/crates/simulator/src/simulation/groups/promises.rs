@@ -22,6 +22,8 @@ pub(super) struct Promises {
     pub(super) sharings: u64,
     /// The sharing of each generation of which any member was told.
     shared: BTreeMap<i32, u64>,
+    /// When a member asked for what the group was last seen to do for it.
+    used_ms: u64,
     /// What the group without members has committed, and when somebody asked for that; none since it was forgotten.
     quiet: Option<(i64, u64)>,
 }
@@ -45,6 +47,11 @@ impl Promises {
     fn raise(&mut self, partition: u32, offset: i64) {
         let known = self.acknowledged.entry(partition).or_insert(offset);
         *known = (*known).max(offset);
+    }
+
+    /// A member was told that it is one, or that its commit is stored, and has asked for that at a time.
+    pub(super) fn used(&mut self, asked_ms: u64) {
+        self.used_ms = self.used_ms.max(asked_ms);
     }
 
     /// The group without members has committed what somebody asked for at a time, which is the question's number.
@@ -129,16 +136,30 @@ impl Promises {
 
     /// Groups are forgotten by a coordinator that took over some time ago; it is checked that they may be.
     pub(super) fn check_forgotten(&mut self, names: &[GroupName], now_ms: u64, began_ms: u64) -> Checked {
-        for name in names.iter().filter(|_| !self.are_void) {
-            let used_ms = self.quiet.take().map_or(0, |(_, used_ms)| used_ms);
-            let is_used = *name != quiet() || now_ms < used_ms + FORGETTING.after_ms;
-            if is_used || now_ms < began_ms + FORGETTING.hold_ms {
+        if self.are_void {
+            return Ok(());
+        }
+        for name in names {
+            let used_ms = if *name == quiet() { self.forget_quiet() } else { self.forget_busy() };
+            if now_ms < used_ms + FORGETTING.after_ms || now_ms < began_ms + FORGETTING.hold_ms {
                 return violation(format!(
                     "G6: {name:?} is forgotten at {now_ms}, was used at {used_ms}, taken over at {began_ms}"
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Nothing is promised of the quiet group any more; answers when it was used.
+    fn forget_quiet(&mut self) -> u64 {
+        self.quiet.take().map_or(0, |(_, used_ms)| used_ms)
+    }
+
+    /// Nothing is promised of the busy group any more, whose generations are counted anew; answers when it was used.
+    fn forget_busy(&mut self) -> u64 {
+        self.acknowledged.clear();
+        self.shared.clear();
+        self.used_ms
     }
 }
 
