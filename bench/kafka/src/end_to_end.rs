@@ -1,6 +1,7 @@
 //! Single records, so many each second, sent as they are due: from then until a reader has them.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::topic;
 /// This part of the records only warms up, and is not counted.
 const WARM_UP_SHARE: f64 = 0.2;
 const NUMBER_BYTES: usize = 8;
+/// How late the kernel may wake the sender. The usual 50 us would be counted as the broker's.
+const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::MIN;
 /// What a client of Java puts into one batch at most.
 const BATCH_BYTES_MAX: usize = 16 << 10;
 
@@ -76,6 +79,7 @@ struct Window {
 /// Sends each record when it is due, and those that became due meanwhile together where all requests are under way, as clients
 /// without a linger do. Returns how many requests that took.
 fn send(arguments: &Arguments, leader: SocketAddr, schedule: Schedule) -> Result<u32> {
+    rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOS))?;
     let mut connection = Connection::to(leader)?;
     let (id, epoch) = producer_id(&mut connection)?;
     let mut answers = connection.reading_half()?;

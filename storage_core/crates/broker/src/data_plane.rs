@@ -123,6 +123,7 @@ impl DataPlane {
         let metrics = Arc::new(Metrics::new());
         metrics.note_recovery(store.report());
         metrics.note_backend(&store.backend());
+        metrics.show_store(store.clone());
         let tasks = Tasks::new(runtime.handle().clone(), metrics.clone());
         let cluster = Arc::new(Cluster::new(config, secrets, metrics.clone(), tasks.clone()));
         let bucket = Arc::new(Bucket::new(store, cluster.node_id(), metrics.clone()));

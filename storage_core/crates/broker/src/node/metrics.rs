@@ -7,10 +7,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use walrus_log::{BackendInUse, OpenReport};
+use walrus_log::{BackendInUse, OpenReport, Store};
 
 use crate::node::budget::{Budget, Purpose};
 use crate::node::locks::Lock;
+use crate::node::store_counters::StoreCounters;
 
 /// Label of counters that are split by a stable name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -367,6 +368,11 @@ impl Metrics {
         let facts = [("backend", backend.name), ("synced_writes", backend.synced_writes.name())];
         let help = "The storage backend in use, and how what is synced is written: direct, or cached and then synced";
         self.register(|registry| registry.register("walrus_store", help, Info::new(facts.to_vec())));
+    }
+
+    /// Shows what this node's store counts.
+    pub(crate) fn show_store(&self, store: Store) {
+        self.registry.lock().register_collector(Box::new(StoreCounters(store)));
     }
 
     /// Counts what the open of this node's store cut, fenced or moved aside, and says it aloud where there is any.

@@ -16,6 +16,7 @@ pub mod proto;
 pub(crate) mod secret;
 pub(crate) mod spans;
 pub(crate) mod start_error;
+mod store_counters;
 pub(crate) mod strangers;
 pub(crate) mod tasks;
 pub(crate) mod versions;

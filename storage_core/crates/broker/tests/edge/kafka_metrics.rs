@@ -1,7 +1,7 @@
 //! Tests of what `/metrics` says of Kafka's protocol.
 
 use kafka_protocol::messages::{ApiVersionsRequest, DeleteGroupsRequest, GroupId, MetadataRequest};
-use walrus_broker::TopicPath;
+use walrus_broker::{NewTopic, TopicPath};
 use walrus_model::Replication;
 
 use crate::harness::{Cluster, PATIENCE, wait_for, wait_until};
@@ -43,6 +43,24 @@ fn requests_are_counted_and_timed_by_api_and_version() {
         }
     }
     assert_eq!(metric(&cluster, 1, r#"walrus_kafka_requests_total{api="Produce",version="7"}"#), None);
+}
+
+#[test]
+fn what_a_store_does_with_its_disk_is_counted() {
+    let cluster = Cluster::start(1, options());
+    let path = TopicPath::parse("t").unwrap();
+    let config = [("walrus.fsync".to_owned(), "each".to_owned())].into();
+    cluster.block_on(cluster.broker(1).create_topic(&path, NewTopic { partitions: 1, config })).unwrap();
+    let counted = || {
+        ["commits_total", "syncs_total", "written_bytes_total"]
+            .map(|name| metric(&cluster, 1, &format!("walrus_store_{name}")).expect(name))
+    };
+    let before = counted();
+    let mut client = KafkaClient::connect(&cluster, 1);
+    assert_eq!(client.produce("t", batch(&["a"], None)).error_code, 0);
+    for (now, before) in counted().into_iter().zip(before) {
+        assert!(now > before, "{now} after {before}");
+    }
 }
 
 #[test]
