@@ -7,9 +7,12 @@ import json
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 from uuid import UUID
+
+import walrus_core
 
 from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
@@ -111,6 +114,25 @@ async def propose(store: MetadataStore[ClusterState], proposal: bytes) -> Applie
         if not isinstance(outcome, Unknown):
             return outcome
         log.debug("outcome unknown (%s), proposed again", outcome.why)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def carry_out(
+    store: MetadataStore[ClusterState], look: Callable[[ClusterState], walrus_core.Present], request: str
+) -> Any:
+    """Plan a request and propose it, anew as long as the state it was planned from has moved on; gives its response.
+
+    Only cancelling ends it otherwise. Raises `walrus_core.Rejected`, `walrus_core.RetryableError`, and `ValueError` for
+    a text that is no request.
+    """
+    while True:
+        state = store.read()
+        plan = state.metadata.plan(request, look(state))
+        proposal = plan.envelope(now_ms())
+        outcome = None if proposal is None else await propose(store, proposal)
+        response = plan.response(outcome.to_json() if isinstance(outcome, Rejected) else None)
+        if response is not None:
+            return response
         await asyncio.sleep(PAUSE_S)
 
 

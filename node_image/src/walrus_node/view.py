@@ -8,6 +8,7 @@ import walrus_core
 from walrus_client.v1 import admin_pb2
 
 from walrus_node import __version__
+from walrus_node.admin.topics import node_limits
 from walrus_node.data_plane import StoreReport
 from walrus_node.ground import Ground
 from walrus_node.http import KnownNode, NodeStatus
@@ -68,6 +69,10 @@ class NodeView:
     def present(self, state: ClusterState) -> walrus_core.Present:
         """Who is there now, as this node sees it."""
         return self._presence.look(state)
+
+    def limits(self, state: ClusterState) -> str:
+        """What is in force on this node where no topic says otherwise, as `Metadata.compare_topics` takes it."""
+        return node_limits(self._ground.config, state.config.entries)
 
     def status(self) -> NodeStatus:
         """The facts of /api/status."""

@@ -22,13 +22,16 @@ from walrus_client.admin.model import (
     StopImpact,
     Storage,
 )
+from walrus_client.admin.topics import ComparedTopic, FoundTopic, SettingDifference, SettingInForce, WantedTopic
 
 __all__ = [
     "AdminClient",
+    "ComparedTopic",
     "Config",
     "Copies",
     "CopyView",
     "Drain",
+    "FoundTopic",
     "Identity",
     "Listener",
     "LostPartition",
@@ -41,7 +44,10 @@ __all__ = [
     "OrganisationLimits",
     "Replication",
     "SegmentView",
+    "SettingDifference",
+    "SettingInForce",
     "Status",
     "StopImpact",
     "Storage",
+    "WantedTopic",
 ]

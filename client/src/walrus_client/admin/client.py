@@ -22,6 +22,7 @@ from walrus_client.admin.model import (
     StopImpact,
 )
 from walrus_client.admin.token import SecretFile, token_of
+from walrus_client.admin.topics import ComparedTopic, WantedTopic
 from walrus_client.transport import Metadata, Method, Request, Response, Transport, parse_addresses
 from walrus_client.v1 import admin_pb2
 
@@ -40,6 +41,15 @@ _SET_ORGANISATION = Method(
 _REMOVE_ORGANISATION = Method(
     "RemoveOrganisation", admin_pb2.RemoveOrganisationRequest, admin_pb2.RemoveOrganisationResponse, _SERVICE
 )
+_COMPARE_TOPICS = Method("CompareTopics", admin_pb2.CompareTopicsRequest, admin_pb2.CompareTopicsResponse, _SERVICE)
+_MAKE_TOPIC = Method("MakeTopic", admin_pb2.MakeTopicRequest, admin_pb2.MakeTopicResponse, _SERVICE)
+_SET_TOPIC_CONFIG = Method(
+    "SetTopicConfig", admin_pb2.SetTopicConfigRequest, admin_pb2.SetTopicConfigResponse, _SERVICE
+)
+_SET_TOPIC_PARTITIONS = Method(
+    "SetTopicPartitions", admin_pb2.SetTopicPartitionsRequest, admin_pb2.SetTopicPartitionsResponse, _SERVICE
+)
+_REMOVE_TOPIC = Method("RemoveTopic", admin_pb2.RemoveTopicRequest, admin_pb2.RemoveTopicResponse, _SERVICE)
 _LIST_MEMBERS = Method("ListMembers", admin_pb2.ListMembersRequest, admin_pb2.ListMembersResponse, _SERVICE)
 _DESCRIBE_SEGMENTS = Method(
     "DescribeSegments", admin_pb2.DescribeSegmentsRequest, admin_pb2.DescribeSegmentsResponse, _SERVICE
@@ -152,6 +162,46 @@ class AdminClient:
     def remove_organisation(self, name: str) -> None:
         """Takes an organisation out; one that is not there is fine. Raises RejectedError where it has topics."""
         self._change(_REMOVE_ORGANISATION, admin_pb2.RemoveOrganisationRequest(name=name))
+
+    def compare_topics(self, wanted: Sequence[WantedTopic]) -> tuple[ComparedTopic, ...]:
+        """What there is of topics of any organisation, in the order of *wanted*: at most 1,000 at once.
+
+        The answer is as new as all that was committed before the call. Raises Unavailable where nobody can say that.
+        """
+        topics = [admin_pb2.WantedTopic(org=one.org, name=one.name, config=one.config) for one in wanted]
+        answer = self._call(_COMPARE_TOPICS, admin_pb2.CompareTopicsRequest(topics=topics))
+        return tuple(map(ComparedTopic.parse, answer.topics))
+
+    def make_topic(
+        self, org: str, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> tuple[str, bool]:
+        """Makes a topic of an organisation; gives its uuid, and whether it was made.
+
+        One that has the name is left as it is, and named. Raises RejectedError where there is no such organisation or
+        setting, or the organisation may have no more.
+        """
+        request = admin_pb2.MakeTopicRequest(org=org, name=name, partitions=partitions, config=config or {})
+        answer = self._change(_MAKE_TOPIC, request)
+        return answer.topic, answer.created
+
+    def set_topic_config(
+        self, topic: str, entries: Mapping[str, str], *, unset: Iterable[str] = (), expect_version: int | None = None
+    ) -> None:
+        """Changes the settings that a topic (its uuid) has itself, all or none.
+
+        With *expect_version* raises VersionMismatch where another one is there. Raises UnknownTopic, and RejectedError
+        for a setting that there is not.
+        """
+        request = admin_pb2.SetTopicConfigRequest(topic=topic, set=entries, unset=unset, expect_version=expect_version)
+        self._change(_SET_TOPIC_CONFIG, request)
+
+    def set_topic_partitions(self, topic: str, partitions: int) -> None:
+        """Gives a topic (its uuid) so many partitions. Raises UnknownTopic, RejectedError where it has more."""
+        self._change(_SET_TOPIC_PARTITIONS, admin_pb2.SetTopicPartitionsRequest(topic=topic, partitions=partitions))
+
+    def remove_topic(self, topic: str) -> None:
+        """Deletes a topic (its uuid) with all its records. Raises UnknownTopic where there is none any more."""
+        self._change(_REMOVE_TOPIC, admin_pb2.RemoveTopicRequest(topic=topic))
 
     def members(self) -> tuple[NodeView, ...]:
         """The nodes of the cluster by id, as the node knows them."""

@@ -287,6 +287,165 @@ class RemoveOrganisationResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class WantedTopic(_message.Message):
+    __slots__ = ("org", "name", "config")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ORG_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    org: str
+    name: str
+    config: _containers.ScalarMap[str, str]
+    def __init__(self, org: _Optional[str] = ..., name: _Optional[str] = ..., config: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CompareTopicsRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[WantedTopic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[WantedTopic, _Mapping]]] = ...) -> None: ...
+
+class CompareTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[ComparedTopic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[ComparedTopic, _Mapping]]] = ...) -> None: ...
+
+class ComparedTopic(_message.Message):
+    __slots__ = ("refused", "found")
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    refused: str
+    found: FoundTopic
+    def __init__(self, refused: _Optional[str] = ..., found: _Optional[_Union[FoundTopic, _Mapping]] = ...) -> None: ...
+
+class FoundTopic(_message.Message):
+    __slots__ = ("topic", "partitions", "version", "replication", "differences", "settings", "leaders", "sealed_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    version: int
+    replication: ReplicationStatus
+    differences: _containers.RepeatedCompositeFieldContainer[SettingDifference]
+    settings: _containers.RepeatedCompositeFieldContainer[SettingInForce]
+    leaders: _containers.RepeatedCompositeFieldContainer[LeaderCount]
+    sealed_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., version: _Optional[int] = ..., replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ..., differences: _Optional[_Iterable[_Union[SettingDifference, _Mapping]]] = ..., settings: _Optional[_Iterable[_Union[SettingInForce, _Mapping]]] = ..., leaders: _Optional[_Iterable[_Union[LeaderCount, _Mapping]]] = ..., sealed_bytes: _Optional[int] = ...) -> None: ...
+
+class SettingDifference(_message.Message):
+    __slots__ = ("name", "wanted", "found")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    wanted: str
+    found: str
+    def __init__(self, name: _Optional[str] = ..., wanted: _Optional[str] = ..., found: _Optional[str] = ...) -> None: ...
+
+class SettingInForce(_message.Message):
+    __slots__ = ("name", "value", "source")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    source: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+
+class LeaderCount(_message.Message):
+    __slots__ = ("node_id", "name", "partitions")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    name: str
+    partitions: int
+    def __init__(self, node_id: _Optional[int] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class MakeTopicRequest(_message.Message):
+    __slots__ = ("org", "name", "partitions", "config")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ORG_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    org: str
+    name: str
+    partitions: int
+    config: _containers.ScalarMap[str, str]
+    def __init__(self, org: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class MakeTopicResponse(_message.Message):
+    __slots__ = ("topic", "created")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    created: bool
+    def __init__(self, topic: _Optional[str] = ..., created: _Optional[bool] = ...) -> None: ...
+
+class SetTopicConfigRequest(_message.Message):
+    __slots__ = ("topic", "set", "unset", "expect_version")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    EXPECT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    set: _containers.ScalarMap[str, str]
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    expect_version: int
+    def __init__(self, topic: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., unset: _Optional[_Iterable[str]] = ..., expect_version: _Optional[int] = ...) -> None: ...
+
+class SetTopicConfigResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetTopicPartitionsRequest(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class SetTopicPartitionsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class RemoveTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ListMembersRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

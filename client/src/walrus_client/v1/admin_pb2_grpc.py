@@ -74,6 +74,31 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationResponse.FromString,
                 _registered_method=True)
+        self.CompareTopics = channel.unary_unary(
+                '/walrus.v1.Admin/CompareTopics',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.CompareTopicsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.CompareTopicsResponse.FromString,
+                _registered_method=True)
+        self.MakeTopic = channel.unary_unary(
+                '/walrus.v1.Admin/MakeTopic',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.MakeTopicRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.MakeTopicResponse.FromString,
+                _registered_method=True)
+        self.SetTopicConfig = channel.unary_unary(
+                '/walrus.v1.Admin/SetTopicConfig',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicConfigRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicConfigResponse.FromString,
+                _registered_method=True)
+        self.SetTopicPartitions = channel.unary_unary(
+                '/walrus.v1.Admin/SetTopicPartitions',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicPartitionsRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicPartitionsResponse.FromString,
+                _registered_method=True)
+        self.RemoveTopic = channel.unary_unary(
+                '/walrus.v1.Admin/RemoveTopic',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveTopicRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveTopicResponse.FromString,
+                _registered_method=True)
         self.ListMembers = channel.unary_unary(
                 '/walrus.v1.Admin/ListMembers',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.ListMembersRequest.SerializeToString,
@@ -204,6 +229,45 @@ class AdminServicer:
 
     def RemoveOrganisation(self, request, context):
         """Takes an organisation out that has no topics; one that is not there is fine. FAILED_PRECONDITION: it has topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompareTopics(self, request, context):
+        """Topics of any organisation as they are wanted, beside what there is of them by all that was committed before the call: what
+        differs, what is in force, who leads, and how large they are. Changes nothing. INVALID_ARGUMENT: more than 1,000 of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MakeTopic(self, request, context):
+        """Makes a topic of an organisation, or tells which one has that name, however that is. INVALID_ARGUMENT: a setting or a name
+        that there is not; FAILED_PRECONDITION: there is no such organisation, or it may have no more; UNAVAILABLE: later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetTopicConfig(self, request, context):
+        """Changes the settings that a topic has itself, all of the request or nothing. INVALID_ARGUMENT: a setting that there is not, or
+        a wrong value; ABORTED: another version is there than was expected; NOT_FOUND: there is no such topic any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetTopicPartitions(self, request, context):
+        """Gives a topic more partitions, so that it has the number of the request; one that has as many stays as it is.
+        FAILED_PRECONDITION: it has more; NOT_FOUND: there is no such topic any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveTopic(self, request, context):
+        """Deletes a topic with all its records. NOT_FOUND: there is no such topic any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -360,6 +424,31 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.RemoveOrganisation,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationResponse.SerializeToString,
+            ),
+            'CompareTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareTopics,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.CompareTopicsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.CompareTopicsResponse.SerializeToString,
+            ),
+            'MakeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.MakeTopic,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.MakeTopicRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.MakeTopicResponse.SerializeToString,
+            ),
+            'SetTopicConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTopicConfig,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicConfigRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicConfigResponse.SerializeToString,
+            ),
+            'SetTopicPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTopicPartitions,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicPartitionsRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.SetTopicPartitionsResponse.SerializeToString,
+            ),
+            'RemoveTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveTopic,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.RemoveTopicRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.RemoveTopicResponse.SerializeToString,
             ),
             'ListMembers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMembers,
@@ -648,6 +737,141 @@ class Admin:
             '/walrus.v1.Admin/RemoveOrganisation',
             walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.RemoveOrganisationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/CompareTopics',
+            walrus__client_dot_v1_dot_admin__pb2.CompareTopicsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.CompareTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MakeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/MakeTopic',
+            walrus__client_dot_v1_dot_admin__pb2.MakeTopicRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.MakeTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTopicConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/SetTopicConfig',
+            walrus__client_dot_v1_dot_admin__pb2.SetTopicConfigRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.SetTopicConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTopicPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/SetTopicPartitions',
+            walrus__client_dot_v1_dot_admin__pb2.SetTopicPartitionsRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.SetTopicPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/RemoveTopic',
+            walrus__client_dot_v1_dot_admin__pb2.RemoveTopicRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.RemoveTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

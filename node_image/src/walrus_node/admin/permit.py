@@ -22,6 +22,7 @@ _READS = frozenset(
         "Status",
         "GetConfig",
         "ListOrganisations",
+        "CompareTopics",
         "ListMembers",
         "CanStop",
         "DescribeSegments",

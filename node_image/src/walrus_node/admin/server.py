@@ -7,8 +7,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
+from walrus_node.admin.calls import View
 from walrus_node.admin.permit import Permit
-from walrus_node.admin.service import Actions, AdminService, View
+from walrus_node.admin.service import Actions, AdminService
 from walrus_node.secret import Secrets
 
 _SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name

@@ -6,22 +6,21 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID, uuid4
 
 import grpc.aio
-import walrus_core
 from walrus_client.v1 import admin_pb2, admin_pb2_grpc
 
 from walrus_node import logs
 from walrus_node.admin import forced_recovery, lost_topics
+from walrus_node.admin.calls import Context, Store, View, remaining_s
 from walrus_node.admin.permit import authorization
-from walrus_node.admin.refusals import refuse, refuse_as
+from walrus_node.admin.refusals import refuse
+from walrus_node.admin.topic_calls import TopicCalls
 from walrus_node.admin.views import cluster_nodes, limits_of, metadata_status, organisation_view, segment_view
 from walrus_node.commands import (
-    Command,
     drain_node,
-    execute,
     remove_node,
     remove_organisation,
     set_config,
@@ -30,46 +29,20 @@ from walrus_node.commands import (
     settings_version,
 )
 from walrus_node.metadata import reports
-from walrus_node.metadata.machine import ClusterState, RegisteredNode
+from walrus_node.metadata.machine import RegisteredNode
 from walrus_node.metadata.quorum import keeps_majority, may_remove, spare_nodes, why_majority, why_not_recovered
-from walrus_node.metadata.remains import Remains, recover_topic
 from walrus_node.metadata.remains import lost_topics as find_lost_topics
+from walrus_node.metadata.remains import recover_topic
 from walrus_node.metadata.reports import Node, Replication
-from walrus_node.metadata.store import Applied, MetadataStore, Rejected
+from walrus_node.metadata.store import Applied
 from walrus_node.recovery import Order
 from walrus_node.secret import Secrets
 
-Context = grpc.aio.ServicerContext[Any, Any]
-Store = MetadataStore[ClusterState]
-
-# For a caller that names no deadline.
-_COMMAND_MAX_S = 30.0
-# Before the caller's deadline, so that it hears why.
-_ANSWER_S = 0.2
 _LOOK_S = 0.02
 # What leaders are given to say how far their segments are, and other nodes to say that they have caught up.
 _LEADER_MS, _CURRENT_S = 2_000, 5.0
 _SEGMENTS_DEFAULT, _SEGMENTS_MAX = 1_000, 10_000
 _PASSED_ON = "walrus-passed-on"
-
-
-class View(Protocol):
-    """What the service shows of this node. Its answers are asked for anew with each request, and quick but for two."""
-
-    def identity(self) -> admin_pb2.IdentityResponse: ...
-    def missing(self) -> list[str]: ...
-    def storage(self) -> admin_pb2.StorageStatus: ...
-    def store(self) -> Store | None:
-        """The metadata; `None` as long as the node is in no cluster."""
-
-    def present(self, state: ClusterState) -> walrus_core.Present:
-        """Who is there now, as this node sees it."""
-
-    def open_behind(self, timeout_ms: int) -> int | None:
-        """Open segments that are not whole here, leaders being given so long; `None` before it serves. Slow."""
-
-    def remains(self) -> list[Remains] | None:
-        """What lies on this disk of topics that the metadata do not name; `None` before it serves. Slow."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +55,11 @@ class Actions:
     start_again: Callable[[], None]
 
 
-class AdminService(admin_pb2_grpc.AdminServicer):
+class AdminService(TopicCalls):
     """Runs in the event loop."""
 
     def __init__(self, view: View, actions: Actions, secrets: Secrets) -> None:
-        self._view = view
+        super().__init__(view)
         self._actions = actions
         self._secrets = secrets
 
@@ -157,7 +130,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def CanStop(self, request: admin_pb2.CanStopRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)
         # What this node has missed may be the very segments that would lack a replica: it slept, or was cut off.
-        outcome = await asyncio.wrap_future(store.barrier(timeout=_remaining_s(context)))
+        outcome = await asyncio.wrap_future(store.barrier(timeout=remaining_s(context)))
         if not isinstance(outcome, Applied):
             reasons = ["no majority of the metadata answered in time"]
             return admin_pb2.CanStopResponse(reasons=reasons, metadata_without_majority=True)
@@ -201,7 +174,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         store = await self._store(context)
         missing, behind = self._view.missing(), None
         if not missing:
-            outcome = await asyncio.wrap_future(store.barrier(timeout=_remaining_s(context)))
+            outcome = await asyncio.wrap_future(store.barrier(timeout=remaining_s(context)))
             if not isinstance(outcome, Applied):
                 missing = ["metadata: no majority answered in time"]
             else:
@@ -234,7 +207,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             who = "this node does" if to is None else f"disk {to} does not"
             await refuse(context, "NoSuchVoter", f"nobody else can lead the metadata: {who} vote; see ListMembers")
         store.transfer(to)
-        deadline = time.monotonic() + _remaining_s(context)
+        deadline = time.monotonic() + remaining_s(context)
         while time.monotonic() < deadline:
             leader = store.status().leader
             known = store.read().nodes.get(leader) if leader not in (None, before.leader) else None
@@ -374,13 +347,6 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             await refuse(context, "InvalidRequest", str(wrong))
         return admin_pb2.SetLogLevelResponse()
 
-    async def _store(self, context: Context) -> Store:
-        store = self._view.store()
-        if store is None:
-            missing = "; ".join(self._view.missing())
-            await refuse(context, "NotAdmitted", f"this node is in no cluster yet: {missing}", retryable=True)
-        return store
-
     async def _node(self, context: Context, store: Store, disk: str) -> RegisteredNode:
         found = {str(known): node for known, node in store.read().nodes.items()}.get(disk)
         if found is None:
@@ -423,28 +389,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call] # generated
             try:
                 answer: admin_pb2.TransferLeadershipResponse = await stub.TransferLeadership(
-                    request, timeout=_remaining_s(context), metadata=((_PASSED_ON, "1"), authorization(self._secrets))
+                    request, timeout=remaining_s(context), metadata=((_PASSED_ON, "1"), authorization(self._secrets))
                 )
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
                 raise
             return answer
-
-    async def _execute(self, context: Context, command: Command, *, expect: int | None = None) -> Applied:
-        """Propose until the outcome is known, within the caller's time."""
-        store = await self._store(context)
-        try:
-            async with asyncio.timeout(_remaining_s(context)):
-                outcome = await execute(store, command, expect=expect)
-        except TimeoutError:
-            message = "nobody knows in time whether it was done: the metadata has no majority or no leader"
-            await refuse(context, "OutcomeUnknown", message, retryable=True)
-        if isinstance(outcome, Rejected):
-            await refuse_as(context, outcome)
-        return outcome
-
-
-def _remaining_s(context: Context) -> float:
-    """What is left of the caller's time."""
-    remaining = context.time_remaining()
-    return _COMMAND_MAX_S if remaining is None else min(remaining - _ANSWER_S, _COMMAND_MAX_S)

@@ -11,6 +11,7 @@ mod clock;
 mod cluster_config;
 mod command;
 mod compaction;
+mod comparison;
 mod creations;
 mod expiry;
 mod leads;
@@ -46,6 +47,9 @@ pub use command::{
 pub use compaction::{
     Compacted, CompactionOffer, CompactionPolicy, EpochStart, KeptTombstones, PassEnd, Replacement,
     TombstoneMarks,
+};
+pub use comparison::{
+    ComparedTopic, FoundTopic, NodeLimits, SettingDifference, SettingLine, WantedTopic, compare_topics,
 };
 pub use creations::Creations;
 pub use expiry::{Kept, Verdict, partitions_past_retention, verdict};

@@ -16,6 +16,7 @@ use crate::compaction::{CompactionOffer, PassEnd, Replacement};
 use crate::placement::{Attempt, first_descriptor, recovery, successor};
 use crate::presence::Present;
 use crate::rejection::CommandRejection;
+use crate::sizes::TOPIC_PARTITIONS_MAX;
 use crate::state::{Metadata, NodeState};
 use crate::topic_config::TopicConfig;
 
@@ -296,6 +297,15 @@ impl Proposal {
     }
 }
 
+/// Checks the number of a topic's partitions.
+pub(crate) fn check_topic_partitions(partitions: u32) -> Result<(), CommandRejection> {
+    if (1..=TOPIC_PARTITIONS_MAX).contains(&partitions) {
+        return Ok(());
+    }
+    let (what, max) = ("partitions".to_owned(), TOPIC_PARTITIONS_MAX.into());
+    Err(CommandRejection::OutOfRange { what, min: 1, max, got: partitions.into() })
+}
+
 /// The first segment of each of these partitions of a topic with such settings.
 fn first_segments(
     metadata: &Metadata,
@@ -323,6 +333,8 @@ pub fn plan(
     let (command, response) = match request.clone() {
         Request::Barrier => return Ok(Plan::Barrier),
         Request::CreateTopic { org, name, partitions, internal, config } => {
+            // A command has a segment for each of them: so many are not even thought of.
+            check_topic_partitions(partitions).map_err(RequestError::Rejected)?;
             let topic = TopicId(fresh());
             let settings =
                 TopicConfig::new(&config, 0).map_err(|wrong| RequestError::Rejected(wrong.into()))?;
@@ -331,6 +343,7 @@ pub fn plan(
             (command, Response::Topic { topic, created: true })
         }
         Request::AddPartitions { topic, partitions } => {
+            check_topic_partitions(partitions).map_err(RequestError::Rejected)?;
             let found = metadata.topics.get(&topic).ok_or(CommandRejection::UnknownTopic { topic });
             let found = found.map_err(RequestError::Rejected)?;
             let there = found.partition_count();

@@ -2,6 +2,9 @@
 
 use imbl::OrdMap;
 
+/// Limit on the partitions of one topic: each costs a log on some disk.
+pub(crate) const TOPIC_PARTITIONS_MAX: u32 = 10_000;
+
 /// How many topics and partitions there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use walrus_broker::{ConfigError, StartError};
 use walrus_log::batch::BatchError;
 use walrus_log::{Error as LogError, LogId, Offset};
-use walrus_metadata::{CommandRejection, SnapshotError};
+use walrus_metadata::{CommandRejection, RequestError, SnapshotError};
 use walrus_model::DiskId;
 
 use crate::json::to_python;
@@ -178,6 +178,20 @@ impl From<CommandRejection> for Raised {
         let reason = facts.as_object_mut().and_then(|facts| facts.remove("reason"));
         let reason = reason.as_ref().and_then(Value::as_str).unwrap_or_default();
         raise::<Rejected>(rejected.to_string(), reason, facts)
+    }
+}
+
+/// A request that may be taken a moment later has a class of its own; a refusal of the metadata has theirs.
+impl From<RequestError> for Raised {
+    fn from(error: RequestError) -> Self {
+        let is_retryable = error.is_retryable();
+        match error {
+            RequestError::Rejected(rejected) if !is_retryable => rejected.into(),
+            RequestError::Rejected(rejected) => {
+                raise::<RetryableError>(rejected.to_string(), &rejected.reason(), json!({}))
+            }
+            error => raise::<RetryableError>(error.to_string(), "Unavailable", json!({})),
+        }
     }
 }
 

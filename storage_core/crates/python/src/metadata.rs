@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use uuid::Uuid;
 use walrus_metadata::{
-    CommandRejection, Conclusion, Envelope, LostTopic, Remains, Request, RequestError, Response,
+    CommandRejection, Conclusion, Envelope, LostTopic, NodeLimits, Remains, Request, RequestError, Response,
+    WantedTopic,
 };
 use walrus_model::{DiskId, NodeId, SegmentId};
 
@@ -197,6 +198,24 @@ impl Metadata {
         json::to_python(py, &lines)
     }
 
+    /// Compares topics as they are wanted (JSON, a list of `org`, `name`, `config`) with what there is, a dict for each, in order.
+    ///
+    /// `refused` says why no topic can have those settings; `found`, or None, is the topic: `topic` (its UUID), `partitions`,
+    /// `version`, `factor`, `write_quorum`, `differences`, `settings`, `leaders`, `sealed_bytes`. `node_json` are options of
+    /// the node: `segment_{entries,bytes,age_ms}_max`, `fsync`. Raises `ValueError`.
+    fn compare_topics<'py>(
+        &self,
+        py: Python<'py>,
+        wanted_json: &str,
+        node_json: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (wanted, node) =
+            (parse_json::<Vec<WantedTopic>>(wanted_json)?, parse_json::<NodeLimits>(node_json)?);
+        let state = self.current();
+        let compared = py.detach(|| walrus_metadata::compare_topics(&state, &node, &wanted));
+        json::to_python(py, &compared)
+    }
+
     /// Lists topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
     ///
     /// Gives for each `topic`, `facts` and `partitions` (`index`, `first`, `begins`, `ends`, `bytes`, `ambiguity`).
@@ -275,11 +294,41 @@ impl Plan {
     /// `None` means that the state had moved on: plan it anew. Raises `ValueError` for a text that is no rejection.
     #[pyo3(signature = (rejected_json = None))]
     fn answer(&self, rejected_json: Option<&str>) -> PyResult<Option<String>> {
+        Ok(self.concluded(rejected_json)?.map(|answered| answer_json(&answered)))
+    }
+
+    /// The same for a caller that is no data plane: the response in the shape of its JSON; what refuses the request is raised.
+    ///
+    /// `None` means that the state had moved on: plan it anew. Raises `Rejected`, `RetryableError` where the same request may
+    /// be taken a moment later, `ValueError` for a text that is no rejection.
+    #[pyo3(signature = (rejected_json = None))]
+    fn response<'py>(
+        &self,
+        py: Python<'py>,
+        rejected_json: Option<&str>,
+    ) -> Result<Option<Bound<'py, PyAny>>> {
+        let Some(answered) = self.concluded(rejected_json)? else { return Ok(None) };
+        Ok(Some(json::to_python(py, &answered?)?))
+    }
+
+    /// The answer to a request that was not carried out, as far as is known; it may be asked again.
+    #[staticmethod]
+    fn unavailable(why: String) -> String {
+        answer_json(&Err(RequestError::Unavailable { why }))
+    }
+}
+
+impl Plan {
+    /// What came of the request; `None` where the state had moved on.
+    fn concluded(
+        &self,
+        rejected_json: Option<&str>,
+    ) -> PyResult<Option<std::result::Result<Response, RequestError>>> {
         let outcome = match rejected_json {
             Some(json) => Err(parse_json::<CommandRejection>(json)?),
             None => Ok(()),
         };
-        let answered = match (&self.of, outcome) {
+        Ok(Some(match (&self.of, outcome) {
             (Err(refused), _) => Err(refused.clone()),
             (Ok(walrus_metadata::Plan::Barrier), Ok(())) => Ok(Response::Done),
             (Ok(walrus_metadata::Plan::Barrier), Err(rejected)) => Err(RequestError::Rejected(rejected)),
@@ -287,14 +336,7 @@ impl Plan {
                 Conclusion::Answered(answer) => answer,
                 Conclusion::Stale(_) => return Ok(None),
             },
-        };
-        Ok(Some(answer_json(&answered)))
-    }
-
-    /// The answer to a request that was not carried out, as far as is known; it may be asked again.
-    #[staticmethod]
-    fn unavailable(why: String) -> String {
-        answer_json(&Err(RequestError::Unavailable { why }))
+        }))
     }
 }
 

@@ -142,6 +142,14 @@ class Metadata:
     def organisations(self) -> list[dict[str, Any]]:
         """The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`."""
 
+    def compare_topics(self, wanted_json: str, node_json: str) -> list[dict[str, Any]]:
+        """Compares topics as they are wanted (JSON, a list of `org`, `name`, `config`) with what there is, in order.
+
+        `refused` says why no topic can have those settings; `found`, or None, is the topic: `topic` (its UUID),
+        `partitions`, `version`, `factor`, `write_quorum`, `differences`, `settings`, `leaders`, `sealed_bytes`.
+        `node_json` are options of the node: `segment_{entries,bytes,age_ms}_max`, `fsync`. Raises `ValueError`.
+        """
+
     def lost_topics(self, remains_json: str) -> list[dict[str, Any]]:
         """Lists topics that this state does not name, put together from the `DataPlane.remains` of all disks, as JSON.
 
@@ -178,6 +186,13 @@ class Plan:
         """The answer to the request, once the command was applied, or rejected with these facts as JSON.
 
         `None` means that the state had moved on: plan it anew. Raises `ValueError` for a text that is no rejection.
+        """
+
+    def response(self, rejected_json: str | None = None) -> Any | None:
+        """The same for a caller that is no data plane: the response in the shape of its JSON.
+
+        `None` means that the state had moved on: plan it anew. Raises `Rejected`, `RetryableError` where the same
+        request may be taken a moment later, `ValueError` for a text that is no rejection.
         """
 
     @staticmethod

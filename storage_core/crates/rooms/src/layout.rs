@@ -127,6 +127,7 @@ pub const METADATA: Layout = Layout {
         ("clock.rs", "rules"),
         ("cluster_config.rs", "rules"),
         ("command.rs", "rules"),
+        ("comparison.rs", "rules"),
         ("expiry.rs", "rules"),
         ("levels.rs", "rules"),
         ("listing.rs", "rules"),

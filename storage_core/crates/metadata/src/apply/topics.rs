@@ -12,13 +12,11 @@ use crate::levels::{LIMITS_LEVEL, ORGANISATIONS_LEVEL};
 use crate::organisation::{INTERNAL_ORG, OrganisationLimits};
 use crate::placement::FIRST_EPOCH;
 use crate::rejection::CommandRejection;
+use crate::request::check_topic_partitions;
 use crate::retention::ReadMarks;
 use crate::segment::{Segment, SegmentState};
 use crate::state::{Compaction, Metadata, Partition, Topic};
 use crate::topic_config::TopicConfig;
-
-/// Limit on the partitions of one topic: each costs a log on some disk.
-const PARTITIONS_MAX: usize = 10_000;
 
 /// The identity of a topic, how it is called, and whose it is.
 pub(super) struct Naming<'a> {
@@ -177,11 +175,7 @@ fn check_new(
 
 /// Checks the number of a topic's partitions.
 fn check_count(partitions: usize) -> Result<(), CommandRejection> {
-    if (1..=PARTITIONS_MAX).contains(&partitions) {
-        return Ok(());
-    }
-    let (what, got) = ("partitions".to_owned(), partitions as u64);
-    Err(CommandRejection::OutOfRange { what, min: 1, max: PARTITIONS_MAX as u64, got })
+    check_topic_partitions(u32::try_from(partitions).unwrap_or(u32::MAX))
 }
 
 /// Lists a topic whose partitions have one segment each.

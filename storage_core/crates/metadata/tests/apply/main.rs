@@ -3,6 +3,7 @@
 mod cluster;
 mod compacted;
 mod compaction;
+mod comparison;
 mod envelopes;
 mod membership;
 mod organisations;
