@@ -1,11 +1,13 @@
 """The chart `walrus`: its values are the spec of a WalrusCluster; what it renders is one that the operator takes."""
 
+import re
 from typing import Any
 
 import pytest
 from cases import CASES, Case
 from rendering import ChartError, Helm, Manifest
 from walrus_operator.api.cluster import parse_spec
+from walrus_operator.api.topic import parse_topic
 
 POOL = {"name": "general", "storage": {"claim": {"size": "10Gi"}}}
 
@@ -18,6 +20,36 @@ def cluster(helm: Helm, **values: Any) -> Manifest:
 def test_the_operator_parses_what_is_rendered(case: Case, helm: Helm) -> None:
     rendered = helm.render(case.chart, case.values, release=case.release, namespace=case.namespace)
     parse_spec(rendered.one("WalrusCluster")["spec"])
+    topics = [parse_topic(found["spec"]) for found in rendered.manifests if found["kind"] == "WalrusTopic"]
+    assert len(topics) == len(case.values.get("topics", []))
+
+
+def topics(helm: Helm, *specs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The specs of the topics that are rendered, by the names of their resources."""
+    rendered = helm.render("walrus", {"topics": list(specs)}, release="orders", namespace="shop")
+    return {one["metadata"]["name"]: one["spec"] for one in rendered.manifests if one["kind"] == "WalrusTopic"}
+
+
+def test_each_topic_is_a_resource_of_the_release_and_names_its_cluster(helm: Helm) -> None:
+    assert topics(helm, {"name": "billing", "partitions": 3}, {"name": "trips"}) == {
+        "orders-billing": {"cluster": "orders", "name": "billing", "partitions": 3},
+        "orders-trips": {"cluster": "orders", "name": "trips"},
+    }
+
+
+def test_large_numbers_stay_numbers(helm: Helm) -> None:
+    settings = {"retention.ms": 604_800_000, "segment.bytes": 1 << 40}
+    (spec,) = topics(helm, {"name": "t", "configs": settings, "segments": {"maxEntries": 1 << 40}}).values()
+    assert parse_topic(spec).settings()["segment.bytes"] == str(1 << 40)
+    assert (spec["configs"], spec["segments"]) == (settings, {"maxEntries": 1 << 40})
+
+
+def test_topics_of_any_name_have_resources_that_differ(helm: Helm) -> None:
+    names = ["a-b", "a_b", "A-b", "a.b", "_", "-", "x" * 249]
+    specs = [{"name": name} for name in names] + [{"name": "a-b", "org": "acme"}, {"name": "acme.a-b"}]
+    made = topics(helm, *specs)
+    assert len(made) == len(specs)
+    assert all(re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) and len(name) < 253 for name in made)
 
 
 def test_the_cluster_is_called_like_the_release_or_as_wanted(helm: Helm) -> None:
@@ -53,6 +85,10 @@ def test_values_that_are_not_of_the_spec_stay_out_of_it(helm: Helm) -> None:
         ({"listeners": [{"name": "kafka", "tls": True}]}, "tls"),
         ({"listeners": [{"name": "kafka", "port": 80}]}, "port"),
         ({"deletionPolicy": "Forget"}, "deletionPolicy"),
+        ({"topics": [{"partitions": 3}]}, "name"),
+        ({"topics": [{"name": "t", "partitions": 0}]}, "partitions"),
+        ({"topics": [{"name": "t", "cluster": "other"}]}, "cluster"),
+        ({"topics": [{"name": "t", "retain": "1h"}]}, "retain"),
     ],
 )
 def test_wrong_values_are_refused_by_name(values: dict[str, Any], named: str, helm: Helm) -> None:

@@ -221,7 +221,7 @@ def test_the_brokers_image_is_pinned_by_its_digest(helm: Helm) -> None:
 
 def test_the_definitions_outlive_the_release_and_can_be_left_out(helm: Helm) -> None:
     definitions = [m for m in operator(helm).manifests if m["kind"] == "CustomResourceDefinition"]
-    assert [m["metadata"]["name"] for m in definitions] == ["walrusclusters.walrus.dev"]
+    assert [m["metadata"]["name"] for m in definitions] == ["walrusclusters.walrus.dev", "walrustopics.walrus.dev"]
     assert {m["metadata"]["annotations"]["helm.sh/resource-policy"] for m in definitions} == {"keep"}
     without = operator(helm, crds={"install": False}).manifests
     assert "CustomResourceDefinition" not in {m["kind"] for m in without}

@@ -7,7 +7,7 @@ import pytest
 from examples import EXAMPLES
 from pydantic import ValidationError
 from walrus_operator.api.cluster import parse_spec
-from walrus_operator.api.crdgen import FILE, crd, crd_yaml, values_schema
+from walrus_operator.api.crdgen import crd, definitions, topic_crd, values_schema
 from walrus_operator.runtime.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -23,11 +23,12 @@ def nodes(schema, path="spec"):
             yield from nodes(schema[key], f"{path}.{key}")
 
 
-def test_the_crd_is_the_committed_one():
-    assert (ROOT / "crds" / FILE).read_text() == crd_yaml()
+def test_the_definitions_are_the_committed_ones():
+    assert {path.name: path.read_text() for path in (ROOT / "crds").glob("*.yaml")} == definitions()
 
 
-def test_the_crd_is_structural():
+@pytest.mark.parametrize("crd", [crd, topic_crd])
+def test_the_crd_is_structural(crd):
     schema = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for path, node in nodes(schema):
         assert not set(node) & {"$ref", "$defs", "title", "const", "oneOf", "discriminator"}, path
@@ -39,7 +40,8 @@ def test_the_crd_is_structural():
         assert "default" not in node or node["default"] is not None, path
 
 
-def test_everything_a_user_writes_is_described_and_bounded():
+@pytest.mark.parametrize("crd", [crd, topic_crd])
+def test_everything_a_user_writes_is_described_and_bounded(crd):
     spec = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for path, node in nodes(spec):
         if "x-kubernetes-int-or-string" in node or path.endswith(("items", "additionalProperties")):
@@ -52,14 +54,16 @@ def test_everything_a_user_writes_is_described_and_bounded():
             assert "maxLength" in node, path
 
 
-def test_the_crd_stays_small():
-    assert len(crd_yaml()) < 200 * 1024
+def test_the_definitions_stay_small():
+    assert all(len(text) < 200 * 1024 for text in definitions().values())
 
 
 def test_the_values_of_the_chart_are_the_spec_and_a_name():
     schema = values_schema()
     spec = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    assert set(schema["properties"]) == {*spec["properties"], "nameOverride", "global"}
+    assert set(schema["properties"]) == {*spec["properties"], "nameOverride", "global", "topics"}
+    topic = topic_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert set(schema["properties"]["topics"]["items"]["properties"]) == {*topic["properties"]} - {"cluster"}
     assert "x-kubernetes" not in str(schema)
     assert "$ref" not in str(schema)
 

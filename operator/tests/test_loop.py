@@ -1,7 +1,7 @@
 """The real loop over a simulated Kubernetes: it arrives, it stays, and a crash anywhere does not matter."""
 
 import pytest
-from driving import Operator, condition, converge, status
+from driving import Operator, condition, converge, settle_topics, status
 from examples import EXAMPLES, SMALLEST, changed, with_pool
 from simapi import Crash
 from simkube import SimKube
@@ -475,13 +475,16 @@ def test_the_verbs_used_are_the_verbs_granted():
     converge(small)
     small.remove("WalrusCluster", "orders")
     converge(small)
+    kube.put_topic("billing", {"cluster": "orders", "deletionPolicy": "Delete"})
+    settle_topics(kube)
     used = set(kube.calls) | set(small.calls)
     plural = {
         "WalrusCluster/status": "walrusclusters/status",
+        "WalrusTopic/status": "walrustopics/status",
         "Pod/eviction": "pods/eviction",
         **{kind.name: kind.plural for kind in KINDS.values()},
     }
-    asked = {(verb, plural[kind]) for verb, kind in used if kind not in ("config", "leadership")}
+    asked = {(verb, plural[kind]) for verb, kind in used if kind not in ("config", "leadership", "topic", "topics")}
     rules = (*RULES, *NODE_RULES)
     granted = {(verb, resource) for _, resource, verbs in rules for verb in verbs if verb != "watch"}
     assert granted - asked == {("list", "walrusclusters")}  # by the resync

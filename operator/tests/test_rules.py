@@ -83,7 +83,7 @@ def test_accepted(case):
 @pytest.mark.parametrize("case", CASES["refused"], ids=named)
 def test_refused(case):
     broken = [message for _, message, holds in asked(case) if not holds]
-    by_rule = any(case["says"] in message for _, message in _rules(ROOT))
+    by_rule = any(case["says"] in message for _, message in rules_in(ROOT))
     assert any(case["says"] in message for message in broken) == by_rule
 
 
@@ -109,16 +109,17 @@ def test_every_rule_has_met_both():
     for case in CASES["accepted"] + CASES["refused"]:
         for rule, message, holds in asked(case):
             met[holds].add((rule, message))
-    everything = set(_rules(ROOT))
+    everything = set(rules_in(ROOT))
     assert met[True] == everything
     assert met[False] == everything
 
 
-def _rules(schema):
+def rules_in(schema):
+    """Every rule of a schema, with its message."""
     for rule in schema.get(RULES, ()):
         yield rule["rule"], rule["message"]
     for child in schema.get("properties", {}).values():
-        yield from _rules(child)
+        yield from rules_in(child)
     for inner in ("items", "additionalProperties"):
         if isinstance(schema.get(inner), dict):
-            yield from _rules(schema[inner])
+            yield from rules_in(schema[inner])

@@ -13,7 +13,7 @@ from walrus_operator.handlers import watch
 from walrus_operator.handlers.listener import Listener
 from walrus_operator.kube.api import Unreachable
 from walrus_operator.kube.official import OfficialApi
-from walrus_operator.objects import Key, Ref
+from walrus_operator.objects import Key, Ref, TopicsKey
 from walrus_operator.reconcile import Reconciler
 from walrus_operator.runtime import resync
 from walrus_operator.runtime.events import EventRecorder
@@ -114,6 +114,25 @@ def test_a_status_wakes_nobody_and_a_wish_does(tmp_path, monkeypatch):
         wished["metadata"]["annotations"] = {"walrus.dev/pause": "why"}
         server.tell("walrusclusters", "MODIFIED", wished)
         await heard.until(lambda: len(heard.looked) == looked + 1)
+
+    run(tmp_path, monkeypatch, story)
+
+
+def test_a_topic_is_told_by_its_cluster_when_it_is_wished_otherwise_and_when_it_is_gone(tmp_path, monkeypatch):
+    async def story(server, heard):
+        topics = TopicsKey("shop", "orders")
+        await heard.until(lambda: server.streams["walrustopics"])
+        made = server.put("walrustopics", "billing")
+        made["spec"] = {"cluster": "orders"}
+        server.tell("walrustopics", "ADDED", made)
+        await heard.until(lambda: heard.looked.count(topics) == 1)
+        written = {**made, "metadata": {**made["metadata"], "resourceVersion": "900"}, "status": {"phase": "Ready"}}
+        server.tell("walrustopics", "MODIFIED", written)
+        await heard.until(lambda: heard.heard["uid-billing"] == "900")
+        assert heard.looked.count(topics) == 1
+        server.tell("walrustopics", "DELETED", written)
+        await heard.until(lambda: heard.looked.count(topics) == 2)
+        assert heard.heard["uid-billing"] is None
 
     run(tmp_path, monkeypatch, story)
 

@@ -22,10 +22,11 @@ def main() -> int:
     if chosen.command == "crds":
         from walrus_operator.api import crdgen
 
-        if chosen.print:
-            sys.stdout.write(crdgen.crd_yaml())
-        else:
-            (chosen.to / crdgen.FILE).write_text(crdgen.crd_yaml())
+        for name, text in crdgen.definitions().items():
+            if chosen.print:
+                sys.stdout.write(f"---\n{text}")
+            else:
+                (chosen.to / name).write_text(text)
     elif chosen.command == "rbac":
         from walrus_operator.rbac import rules_yaml
 

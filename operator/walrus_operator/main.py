@@ -17,16 +17,17 @@ from walrus_operator.clock import Monotonic, Now
 from walrus_operator.handlers.listener import Listener
 from walrus_operator.kube.api import READ_MAX_S, KubeApi
 from walrus_operator.kube.official import OfficialApi
-from walrus_operator.objects import Key
+from walrus_operator.objects import Key, TopicsKey
 from walrus_operator.observe.admin import AdminBrokers
 from walrus_operator.observe.brokers import Brokers
 from walrus_operator.reconcile import Reconciler
+from walrus_operator.reconcile_topics import TopicReconciler
 from walrus_operator.runtime import lease
 from walrus_operator.runtime.events import EventRecorder
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.http import HttpServer
 from walrus_operator.runtime.lease import Lease
-from walrus_operator.runtime.loop import Loop
+from walrus_operator.runtime.loop import Loop, Passed
 from walrus_operator.runtime.metrics import Metrics
 from walrus_operator.runtime.queue import WorkQueue
 from walrus_operator.runtime.resync import Resync
@@ -71,7 +72,7 @@ class ClosedBrokers(Brokers, Protocol):
 
 
 class Listens(Protocol):
-    """Tells which clusters to look at."""
+    """Tells which clusters, and whose topics, to look at."""
 
     def listen(self, namespace: str, answers: bool) -> None:
         """Listen to this namespace, or not any more."""
@@ -108,6 +109,18 @@ class Doors:
     listener: Callable[[Look, Heard, bool], Listens] = _listener
     monotonic: Monotonic = clock.monotonic
     now: Now = clock.now
+
+
+@dataclass(frozen=True)
+class Both:
+    """Clusters and their topics, each looked after by its own."""
+
+    clusters: Reconciler
+    topics: TopicReconciler
+
+    async def reconcile(self, key: Key) -> Passed | None:
+        """One pass over what the key names."""
+        return await (self.topics.reconcile(key) if isinstance(key, TopicsKey) else self.clusters.reconcile(key))
 
 
 class Operator:
@@ -179,13 +192,20 @@ class Operator:
         reconciler = Reconciler(
             self._kube, self._brokers, recorder, now, self._settings.default_image, monotonic=monotonic
         )
-        loop = Loop(reconciler, self._queue, self.health, self.metrics)
-        listener = self._doors.listener(self._queue.add, self.health.heard, self._settings.everywhere)
+        topics = TopicReconciler(self._kube, self._brokers, recorder, now, monotonic, self.metrics.counted)
+        loop = Loop(Both(reconciler, topics), self._queue, self.health, self.metrics)
+
+        def look(key: Key) -> None:
+            self._queue.add(key)
+            if topics.awaits(key):
+                self._queue.add(TopicsKey(key.namespace, key.name))
+
+        listener = self._doors.listener(look, self.health.heard, self._settings.everywhere)
         lists = [
             Resync(
                 self._kube,
                 namespace,
-                look=self._queue.add,
+                look=look,
                 listen=listener.listen,
                 health=self.health,
                 metrics=self.metrics,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from walrus_operator.api import topic
 from walrus_operator.api.cluster import API_VERSION, KIND, PLURAL
 
 Manifest = dict[str, Any]
@@ -26,6 +27,7 @@ class Kind:
 
 
 CLUSTER = Kind(KIND, API_VERSION, PLURAL)
+TOPIC = Kind(topic.KIND, API_VERSION, topic.PLURAL)
 STATEFUL_SET = Kind("StatefulSet", "apps/v1", "statefulsets")
 CONFIG_MAP = Kind("ConfigMap", "v1", "configmaps")
 SERVICE = Kind("Service", "v1", "services")
@@ -42,6 +44,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         CLUSTER,
+        TOPIC,
         STATEFUL_SET,
         CONFIG_MAP,
         SERVICE,
@@ -78,6 +81,14 @@ class Key:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, order=True)
+class TopicsKey(Key):
+    """The topics of which WalrusCluster: they are looked at together, whether there is that cluster or not."""
+
+    def __str__(self) -> str:
+        return f"topics of {super().__str__()}"
 
 
 def ref_of(manifest: Manifest) -> Ref:

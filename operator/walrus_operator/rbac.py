@@ -10,6 +10,8 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # group, resource, verbs
     ("walrus.dev", "walrusclusters", ("get", "list", "patch", "watch")),
     ("walrus.dev", "walrusclusters/status", ("patch",)),
+    ("walrus.dev", "walrustopics", ("list", "patch", "watch")),
+    ("walrus.dev", "walrustopics/status", ("patch",)),
     ("apps", "statefulsets", ("create", "get", "list", "patch", "watch")),
     ("", "configmaps", ("create", "delete", "get", "list", "patch")),
     ("", "services", ("create", "delete", "get", "list", "patch")),

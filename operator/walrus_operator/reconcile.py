@@ -22,7 +22,7 @@ from walrus_operator.plan.deletion import plan_deletion
 from walrus_operator.plan.patience import Patience
 from walrus_operator.plan.planner import plan
 from walrus_operator.status.derive import derive
-from walrus_operator.status.events import Event, events
+from walrus_operator.status.events import About, Event, events
 from walrus_operator.status.writing import Writing, differing
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class Recorder(Protocol):
     """Takes Events."""
 
-    async def record(self, cluster: Cluster, happened: list[Event]) -> None:
+    async def record(self, about: About, happened: list[Event]) -> None:
         """Post what happened. Never fails the pass."""
 
 
@@ -45,6 +45,17 @@ class Pass:
     again_s: float
     contested: bool = False
     """Whether Kubernetes stored another status than was written."""
+
+    @property
+    def gates(self) -> frozenset[str]:
+        """The gates that were met."""
+        waits = frozenset(str(wait.gate) for wait in (*self.plan.waits, *self.done.waits))
+        return waits | {str(Gate.CONTESTED)} if self.contested else waits
+
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """What was done, by the names of the actions."""
+        return tuple(type(action).__name__ for action in self.done.actions)
 
 
 class Reconciler:

@@ -80,6 +80,10 @@ CASES = [
                 {"name": "outside", "protocol": "kafka", "port": 9094, "type": "NodePort", "admin": True},
             ],
             "deletionPolicy": "Delete",
+            "topics": [
+                {"name": "orders", "partitions": 6, "retention": {"age": "7d"}, "configs": {"min.insync.replicas": 2}},
+                {"name": "Orders.v2", "org": "acme", "deletionPolicy": "Delete"},
+            ],
         },
     ),
 ]

@@ -6,12 +6,14 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from simkube import SimKube
-from walrus_operator.objects import Key
+from walrus_operator.objects import Key, Ref, TopicsKey
 from walrus_operator.observe.observer import Observer
 from walrus_operator.reconcile import Reconciler
+from walrus_operator.reconcile_topics import TopicReconciler
 from walrus_operator.runtime.events import EventRecorder
 
 KEY = Key("shop", "orders")
+TOPICS = TopicsKey("shop", "orders")
 PASSES_MAX = 200
 
 
@@ -23,6 +25,7 @@ class Operator:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         recorder = EventRecorder(kube, instance="test", monotonic=lambda: 0.0, now=self._tick)
         self.reconciler = Reconciler(kube, kube.brokers, recorder, self._tick, "walrus/walrus-node")
+        self.topics = TopicReconciler(kube, kube.brokers, recorder, self._tick, lambda: 0.0)
 
     def _tick(self):
         self.now += timedelta(seconds=1)
@@ -31,6 +34,10 @@ class Operator:
     def once(self, key=KEY):
         """One pass."""
         return asyncio.run(self.reconciler.reconcile(key))
+
+    def topics_once(self, key=TOPICS):
+        """One pass over the topics."""
+        return asyncio.run(self.topics.reconcile(key))
 
     def look(self, key=KEY):
         """What a pass would begin with."""
@@ -49,6 +56,24 @@ def converge(kube, key=KEY, each=lambda: None):
         if kube.writes == writes and not moved:
             return passes
     raise AssertionError(f"no end after {PASSES_MAX} passes: {status(kube, key)}")
+
+
+def settle_topics(kube, key=TOPICS):
+    """Passes over the topics by operators without memory, until one changes nothing. Returns the number of passes."""
+    for passes in range(1, PASSES_MAX):
+        writes = kube.writes
+        Operator(kube).topics_once(key)
+        if kube.writes == writes:
+            return passes
+    raise AssertionError(f"no end after {PASSES_MAX} passes")
+
+
+def topic_status(kube, name="billing"):
+    return kube.objects[Ref("WalrusTopic", "shop", name)].get("status", {})
+
+
+def topic_condition(kube, type_, name="billing"):
+    return next(one for one in topic_status(kube, name)["conditions"] if one["type"] == type_)
 
 
 def status(kube, key=KEY):

@@ -10,7 +10,7 @@ from simapi import is_ready
 from simkube import SimKube
 from simserver import SimAdmin, SimClient, SimServer
 from walrus_operator.main import Doors, Operator
-from walrus_operator.objects import CLUSTER, POD, STATEFUL_SET, Key, uid_of
+from walrus_operator.objects import CLUSTER, POD, STATEFUL_SET, TOPIC, Key, Ref, TopicsKey, uid_of
 from walrus_operator.observe.wishes import Wishes
 from walrus_operator.settings import Settings
 
@@ -22,6 +22,7 @@ class World:
         self.kube = kube or SimKube()
         self.server = SimServer(self.kube)
         self.figures = lambda broker: broker
+        self.is_still = False  # controllers and kubelets do nothing
         self.operators = {}
 
     @asynccontextmanager
@@ -40,7 +41,8 @@ class World:
     async def _move(self):
         while True:
             await asyncio.sleep(1)
-            self.kube.step()
+            if not self.is_still:
+                self.kube.step()
 
     def start(self, name="one", namespaces=("shop",), **settings):
         """An operator comes up."""
@@ -82,6 +84,10 @@ class World:
         )
         return found.get("status", {})
 
+    def topic(self, name="billing", namespace="shop"):
+        """The status of a WalrusTopic."""
+        return self.kube.objects[Ref(TOPIC.name, namespace, name)].get("status", {})
+
     def condition(self, type_, name="orders", namespace="shop"):
         told = self.status(name, namespace).get("conditions", ())
         return next((one for one in told if one["type"] == type_), {})
@@ -109,8 +115,10 @@ class SimListener:
         (self.open.add if answers else self.open.discard)(namespace)
 
     async def run(self):
+        topics = {}
         while True:
             await asyncio.sleep(1)
+            topics = self._hear_topics(topics)
             for ref, found in self.server.kube.objects.items():
                 if ("*" not in self.open and ref.namespace not in self.open) or ref.namespace in self.server.unwatched:
                     continue
@@ -123,6 +131,24 @@ class SimListener:
                     if self.seen.get(ref) != self._state(ref, found):
                         self.seen[ref] = self._state(ref, found)
                         self.look(Key(ref.namespace, found["metadata"]["labels"]["walrus.dev/cluster"]))
+
+    def _hear_topics(self, before):
+        """Tells of topics that are new or wished to be otherwise, and of those that are gone."""
+        there = {
+            uid_of(found): (ref.namespace, found["spec"]["cluster"], found["metadata"])
+            for ref, found in self.server.kube.objects.items()
+            if ref.kind == TOPIC.name
+            and ("*" in self.open or ref.namespace in self.open)
+            and ref.namespace not in self.server.unwatched
+        }
+        for uid, (namespace, cluster, metadata) in there.items():
+            self.heard(uid, metadata["resourceVersion"])
+            if self.wishes.are_new(metadata):
+                self.look(TopicsKey(namespace, cluster))
+        for uid in before.keys() - there.keys():
+            self.heard(uid, None)
+            self.look(TopicsKey(*before[uid][:2]))
+        return there
 
     def _state(self, ref, found):
         """What its controller tells in the status: how many pods are ready."""

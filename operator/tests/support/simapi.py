@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from walrus_operator.kube.api import Conflict, Disrupting, Missing, Refused
-from walrus_operator.objects import BUDGET, CLUSTER, KINDS, POD, SERVICE, STATEFUL_SET, Ref, ref_of, uid_of
+from walrus_operator.objects import BUDGET, CLUSTER, KINDS, POD, SERVICE, STATEFUL_SET, TOPIC, Ref, ref_of, uid_of
 
 
 def deepcopy(value):
@@ -62,6 +62,17 @@ class SimApi:
             found["spec"] = deepcopy(spec)
         self.objects[ref]["metadata"]["annotations"] = annotations or {}
         self._touch(ref)
+
+    def put_topic(self, name, spec, namespace="shop"):
+        """kubectl apply of a WalrusTopic."""
+        ref = Ref(TOPIC.name, namespace, name)
+        found = self.objects.get(ref)
+        if found is None:
+            return self.make(TOPIC, name, namespace=namespace, spec=spec)
+        found["metadata"]["generation"] += found["spec"] != spec
+        found["spec"] = deepcopy(spec)
+        self._touch(ref)
+        return found
 
     def remove(self, kind, name, namespace="shop"):
         """kubectl delete, background propagation."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from simtopics import SimTopicCalls
 from walrus_operator.objects import POD
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Broker, Config, Member
@@ -14,7 +15,7 @@ from walrus_operator.observe.snapshot import Broker, Config, Member
 KEYS = ("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms")
 
 
-class SimBrokers:
+class SimBrokers(SimTopicCalls):
     """The Admin API of the brokers of a `SimKube`."""
 
     def __init__(self, kube):

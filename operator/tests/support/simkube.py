@@ -16,6 +16,7 @@ from itertools import count
 from simapi import SimApi, deepcopy
 from simbrokers import SimBrokers
 from simnodes import SELECTED, SimNodes
+from simtopics import SimTopics
 from walrus_operator.objects import CLAIM, NODE, POD, SECRET, SERVICE, STATEFUL_SET, Ref, uid_of
 from walrus_operator.observe.snapshot import Replication
 
@@ -37,6 +38,7 @@ class SimKube(SimApi):
         self.leader = None  # the pod that leads the metadata, if it is there
         self.refuses_config = False
         self.brokers = SimBrokers(self)
+        self.topics = SimTopics(self)
         self.disks = {}  # claim or folder of a node -> identity on its disk
         self.files = {}  # uid of a pod -> what its file holds that mounts the Secret
         self.config = {}  # cluster id -> (version, entries)

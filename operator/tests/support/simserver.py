@@ -15,6 +15,11 @@ from simkube import SimKube
 from walrus_operator.kube.api import READ_MAX_S, WRITE_MAX_S, Unreachable
 from walrus_operator.objects import CLUSTER, LEASE, Ref, ref_of
 
+CHANGES = (
+    *("set_config", "set_replication", "transfer_leadership"),
+    *("make_topic", "set_topic_config", "set_topic_partitions", "remove_topic"),
+)
+
 
 class SimServer:
     """What clients of a `SimKube` meet."""
@@ -177,7 +182,7 @@ class SimAdmin:
         call = getattr(self.server.kube.brokers, name)
 
         async def asked(*arguments):
-            if name in ("set_config", "set_replication", "transfer_leadership"):
+            if name in CHANGES:
                 self.fence()
             await asyncio.sleep(self.server.seconds)
             answer = await call(*arguments)

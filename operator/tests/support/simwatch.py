@@ -9,6 +9,7 @@ from aiohttp import web
 
 WATCHED = {
     ("walrus.dev", "v1alpha1", "walrusclusters"): "WalrusCluster",
+    ("walrus.dev", "v1alpha1", "walrustopics"): "WalrusTopic",
     ("apps", "v1", "statefulsets"): "StatefulSet",
 }
 
@@ -75,7 +76,7 @@ class SimWatch:
         if parts == ["api"]:
             return web.json_response({"versions": ["v1"]})
         if parts == ["apis"]:
-            groups = [_group(group, version) for group, version, _ in DISCOVERED if group]
+            groups = [_group(*one) for one in sorted({(group, version) for group, version, _ in DISCOVERED if group})]
             return web.json_response({"groups": groups})
         if parts == ["api", "v1"] or len(parts) == 3:
             asked = ("", "v1") if parts[0] == "api" else (parts[1], parts[2])

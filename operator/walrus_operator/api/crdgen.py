@@ -1,4 +1,4 @@
-"""The CRD and the chart's values schema, from the models.
+"""The CRDs and the chart's values schema, from the models.
 
 Kubernetes takes *structural* schemas: no references, no titles, one type for each value. What pydantic says is brought
 into that shape here; everything that is specific to Kubernetes stands in the models already.
@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from walrus_operator.api import topic
 from walrus_operator.api.cluster import GROUP, KIND, PLURAL, VERSION, ClusterSpec
 from walrus_operator.api.schema import RULES, rules
 from walrus_operator.api.status import NOT_WATCHED, ClusterStatus
+from walrus_operator.api.topic_status import TopicStatus
 
 Schema = dict[str, Any]
-
-FILE = f"{GROUP}_{PLURAL}.yaml"
 
 _VOLUME_KINDS = ("claim", "local")
 
@@ -65,26 +65,68 @@ _COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", "Time since it was created", 0),
 )
 
+_TOPIC_RULES = rules(
+    (
+        (
+            "self.spec.partitions >= oldSelf.spec.partitions || !has(self.status) || !has(self.status.partitions)"
+            " || self.spec.partitions >= self.status.partitions"
+        ),
+        "partitions are never taken away: spec.partitions must not be below status.partitions",
+    ),
+)
+
+_TOPIC_COLUMNS = (
+    ("Cluster", "string", ".spec.cluster", "The WalrusCluster that has it", 0),
+    ("Topic", "string", ".status.name", "Organisation and name of the topic", 0),
+    ("Partitions", "integer", ".status.partitions", "Partitions that it has", 0),
+    ("Copies", "integer", ".status.replicationFactor", "Brokers that store each record", 0),
+    ("Size", "string", ".status.size", "Bytes of its sealed segments", 0),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it is there as the spec says", 0),
+    ("Phase", "string", ".status.phase", "Summary of the conditions", 0),
+    ("Policy", "string", ".spec.managementPolicy", "Whether it is kept as the spec says", 1),
+    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', "Why it is not ready", 1),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since it was created", 0),
+)
+
+Columns = tuple[tuple[str, str, str, str, int], ...]
+
 
 def crd() -> Schema:
     """The CustomResourceDefinition of `WalrusCluster`."""
+    schemas = structural(ClusterSpec), structural(ClusterStatus)
+    return _definition((KIND, PLURAL, "wc"), "A cluster of Walrus brokers.", schemas, _ROOT_RULES, _COLUMNS)
+
+
+def topic_crd() -> Schema:
+    """The CustomResourceDefinition of `WalrusTopic`."""
+    schemas = structural(topic.TopicSpec), structural(TopicStatus)
+    names = topic.KIND, topic.PLURAL, "wt"
+    return _definition(names, "A topic of a Walrus cluster.", schemas, _TOPIC_RULES, _TOPIC_COLUMNS)
+
+
+def _definition(
+    names: tuple[str, str, str], what: str, schemas: tuple[Schema, Schema], root_rules: Schema, told: Columns
+) -> Schema:
+    """A CustomResourceDefinition. *names*: its kind, that in the plural and in short; *schemas*: spec and status."""
+    kind, plural, short = names
+    spec, status = schemas
     schema = {
         "type": "object",
-        "description": "A cluster of Walrus brokers.",
+        "description": what,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": structural(ClusterSpec),
+            "spec": spec,
             # The phase is what every status has: nothing of this is left once an operator has written one.
-            "status": {**structural(ClusterStatus), "default": {"phase": NOT_WATCHED}},
+            "status": {**status, "default": {"phase": NOT_WATCHED}},
         },
-        **_ROOT_RULES,
+        **root_rules,
     }
     columns = [
         {"name": name, "type": type_, "jsonPath": path, "description": text, "priority": priority}
-        for name, type_, path, text, priority in _COLUMNS
+        for name, type_, path, text, priority in told
     ]
     version = {
         "name": VERSION,
@@ -97,16 +139,16 @@ def crd() -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": f"{plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["wc"],
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
                 "categories": ["walrus"],
             },
             "versions": [version],
@@ -114,21 +156,33 @@ def crd() -> Schema:
     }
 
 
-def crd_yaml() -> str:
-    """The CRD as the file in `crds/`."""
+def definitions() -> dict[str, str]:
+    """The files of `crds/` by name, in the order in which they are printed."""
+    return {f"{GROUP}_{one['spec']['names']['plural']}.yaml": _yaml(one) for one in (crd(), topic_crd())}
+
+
+def _yaml(definition: Schema) -> str:
     return (
         "# Made by `python -m walrus_operator crds` from operator/walrus_operator/api: do not edit.\n"
-        + yaml.safe_dump(crd(), sort_keys=False, width=120)
+        + yaml.safe_dump(definition, sort_keys=False, width=120)
     )
 
 
 def values_schema() -> Schema:
-    """JSON schema of the values of `charts/walrus`: the spec of the cluster it installs, and what Helm adds."""
-    inlined = _inline(ClusterSpec.model_json_schema(by_alias=True))
-    spec = _json_schema(inlined)
+    """JSON schema of the values of `charts/walrus`: the spec of the cluster it installs, its topics, what Helm adds."""
+    spec, of_topic = (
+        _json_schema(_inline(model.model_json_schema(by_alias=True))) for model in (ClusterSpec, topic.TopicSpec)
+    )
+    del of_topic["properties"]["cluster"]
+    of_topic["required"] = ["name"]
     properties: Schema = {
         "nameOverride": {"type": "string", "description": "Name of the WalrusCluster; without it the release's name."},
         "global": {"type": "object", "description": "What a parent chart gives to all its charts."},
+        "topics": {
+            "type": "array",
+            "description": "Topics of the cluster: the spec of a WalrusTopic each, without its cluster.",
+            "items": of_topic,
+        },
         **spec["properties"],
     }
     return {

@@ -1,4 +1,4 @@
-"""Handlers of kopf: each only says which cluster to look at. None changes anything, so kopf never patches an object."""
+"""Handlers of kopf: each only says which cluster, or whose topics, to look at. None changes anything on an object."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import kopf
 
+from walrus_operator.api import topic
 from walrus_operator.api.cluster import GROUP, PLURAL, VERSION
 from walrus_operator.desired.names import LABEL_CLUSTER
-from walrus_operator.objects import Key
+from walrus_operator.objects import Key, TopicsKey
 from walrus_operator.observe.wishes import Wishes
 
 Heard = Callable[[str, str | None], None]
@@ -42,6 +43,23 @@ def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
         elif not wishes.are_new(metadata) and type is not None:
             return
         look(Key(namespace or "", name or ""))
+
+    @kopf.on.event(GROUP, VERSION, topic.PLURAL, registry=made, id="topic")
+    async def topic_event(
+        type: str | None,  # noqa: A002 - kopf calls it so
+        body: kopf.Body,
+        spec: kopf.Spec,
+        namespace: str | None,
+        **_: Any,
+    ) -> None:
+        metadata: Mapping[str, Any] = body["metadata"]
+        uid = metadata.get("uid", "")
+        heard(uid, None if type == "DELETED" else metadata.get("resourceVersion", ""))
+        if type == "DELETED":
+            wishes.forget(uid)
+        elif not wishes.are_new(metadata) and type is not None:
+            return
+        look(TopicsKey(namespace or "", str(spec.get("cluster", ""))))
 
     @kopf.on.event("apps", "v1", "statefulsets", labels={LABEL_CLUSTER: kopf.PRESENT}, registry=made, id="set")
     async def set_event(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from walrus_client import admin, errors
 from walrus_client.admin import AdminClient, Status
 
 from walrus_operator.desired.names import ADMIN_PORT
+from walrus_operator.desired.topics import Wanted
 from walrus_operator.kube.api import WRITE_MAX_S
-from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
+from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused, TopicMoved, TopicRefused
 from walrus_operator.observe.snapshot import Broker, Config, Member, Replication
+from walrus_operator.observe.topics import Compared, Difference, FoundTopic
 
 T = TypeVar("T")
 
@@ -79,6 +82,52 @@ class AdminBrokers:
             await self._change(host, lambda client: client.set_replication(wanted), secrets)
         except errors.RejectedError as refused:
             raise ConfigRefused(str(refused)) from refused
+
+    async def compare_topics(self, host: str, wanted: Sequence[Wanted]) -> list[Compared]:
+        """What there is of wanted topics."""
+        asked = [admin.WantedTopic(topic.org, topic.name, topic.config) for topic in wanted]
+        return [_compared(one) for one in await self._ask(host, lambda client: client.compare_topics(asked))]
+
+    async def make_topic(self, host: str, wanted: Wanted, secrets: bytes | None) -> None:
+        """Make a topic."""
+
+        def make(client: AdminClient) -> None:
+            client.make_topic(wanted.org, wanted.name, partitions=wanted.partitions, config=wanted.config)
+
+        await self._change_topic(host, make, secrets)
+
+    async def set_topic_config(
+        self,
+        host: str,
+        topic: str,
+        entries: Mapping[str, str],
+        unset: Sequence[str],
+        expect_version: int,
+        secrets: bytes | None,
+    ) -> None:
+        """Change settings of a topic."""
+
+        def change(client: AdminClient) -> None:
+            client.set_topic_config(topic, entries, unset=unset, expect_version=expect_version)
+
+        await self._change_topic(host, change, secrets)
+
+    async def set_topic_partitions(self, host: str, topic: str, partitions: int, secrets: bytes | None) -> None:
+        """Give a topic more partitions."""
+        await self._change_topic(host, lambda client: client.set_topic_partitions(topic, partitions), secrets)
+
+    async def remove_topic(self, host: str, topic: str, secrets: bytes | None) -> None:
+        """Delete a topic."""
+        with suppress(TopicMoved):
+            await self._change_topic(host, lambda client: client.remove_topic(topic), secrets)
+
+    async def _change_topic(self, host: str, change: Callable[[AdminClient], None], secrets: bytes | None) -> None:
+        try:
+            await self._change(host, change, secrets)
+        except (errors.VersionMismatch, errors.UnknownTopic) as moved:
+            raise TopicMoved(str(moved)) from moved
+        except errors.RejectedError as refused:
+            raise TopicRefused(str(refused)) from refused
 
     async def _ask(self, host: str, ask: Callable[[AdminClient], T]) -> T:
         """A question that brokers ask each other first, before they answer; a refusal is as good as no answer."""
@@ -149,4 +198,23 @@ def _broker(told: Status) -> Broker:
         bytes_free=storage.bytes_free,
         bytes_total=storage.bytes_total,
         members=tuple(Member(node.disk, node.name, node.alive) for node in told.nodes),
+    )
+
+
+def _compared(told: admin.ComparedTopic) -> Compared:
+    found = told.found
+    return Compared(
+        refused=told.refused or "",
+        found=None
+        if found is None
+        else FoundTopic(
+            id=found.topic,
+            partitions=found.partitions,
+            version=found.version,
+            factor=found.replication.factor,
+            differences=tuple(Difference(one.name, one.wanted, one.found) for one in found.differences),
+            settings=tuple((one.name, one.value, one.source) for one in found.settings),
+            leaders=found.leaders,
+            sealed_bytes=found.sealed_bytes,
+        ),
     )

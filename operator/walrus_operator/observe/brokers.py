@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from walrus_operator.desired.topics import Wanted
 from walrus_operator.observe.snapshot import Broker, Config, Replication
+from walrus_operator.observe.topics import Compared
 
 
 class BrokerError(Exception):
@@ -19,6 +21,14 @@ class ConfigRefused(Exception):  # noqa: N818 - called by what happened
 
 class ConfigMoved(Exception):  # noqa: N818 - called by what happened
     """Another one changed the configuration first: look again."""
+
+
+class TopicRefused(Exception):  # noqa: N818 - called by what happened
+    """The brokers do not take what a topic shall be. Says why."""
+
+
+class TopicMoved(Exception):  # noqa: N818 - called by what happened
+    """Another one changed or deleted the topic first: look again."""
 
 
 class Brokers(Protocol):
@@ -53,6 +63,29 @@ class Brokers(Protocol):
 
     async def set_replication(self, host: str, replication: Replication, secrets: bytes | None) -> None:
         """Change how segments are replicated; again changes nothing. Raises `ConfigRefused`, `BrokerError`."""
+
+    async def compare_topics(self, host: str, wanted: Sequence[Wanted]) -> list[Compared]:
+        """What there is of wanted topics, in their order, as of now. Raises `BrokerError`."""
+
+    async def make_topic(self, host: str, wanted: Wanted, secrets: bytes | None) -> None:
+        """Make a topic; one that has the name is left as it is. Raises `TopicRefused`, `BrokerError`."""
+
+    async def set_topic_config(
+        self,
+        host: str,
+        topic: str,
+        entries: Mapping[str, str],
+        unset: Sequence[str],
+        expect_version: int,
+        secrets: bytes | None,
+    ) -> None:
+        """Change settings of a topic. Raises `TopicMoved`, `TopicRefused`, `BrokerError`."""
+
+    async def set_topic_partitions(self, host: str, topic: str, partitions: int, secrets: bytes | None) -> None:
+        """Give a topic more partitions. Raises `TopicMoved`, `TopicRefused`, `BrokerError`."""
+
+    async def remove_topic(self, host: str, topic: str, secrets: bytes | None) -> None:
+        """Delete a topic with its records; one that is gone is fine. Raises `TopicRefused`, `BrokerError`."""
 
 
 async def look_all(brokers: Brokers, hosts: Mapping[str, str]) -> dict[str, Broker | None]:

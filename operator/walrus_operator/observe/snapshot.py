@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from walrus_operator.desired.names import (
     ADOPT,
@@ -26,6 +26,7 @@ from walrus_operator.objects import (
     POD,
     STATEFUL_SET,
     Key,
+    Kind,
     Manifest,
     Ref,
     owned_by,
@@ -49,6 +50,8 @@ class Cluster:
     adopt: bool = False
     """Whether to take over what bears its labels and lost its owner."""
     finalizers: tuple[str, ...] = ()
+
+    kind: ClassVar[Kind] = CLUSTER
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Cluster:

@@ -55,15 +55,17 @@ class Patience:
     def after(self, key: Key, plan: Plan, done: Done) -> float:
         """Seconds until the next look, after this one."""
         gates = frozenset[str](wait.gate for wait in (*plan.waits, *done.waits))
-        before = self._still.pop(key, _NEW)
         if done.actions:
             # The same as in the pass before, and nothing in between: someone undoes it, or it did not do anything.
-            acts = frozenset(map(str, done.actions))
-            again = acts == before.met
-            return self._longer(key, before, acts, _ACTED_S, _MOVING_MAX_S, again=again)
+            acts, before = frozenset(map(str, done.actions)), self._still.pop(key, _NEW)
+            return self._longer(key, before, acts, _ACTED_S, _MOVING_MAX_S, again=acts == before.met)
+        return self.waiting(key, gates, moving=bool(gates & MOVING), idle_s=IDLE_S)
+
+    def waiting(self, key: Key, gates: frozenset[str], *, moving: bool, idle_s: float) -> float:
+        """The same after a pass that did nothing; *moving*: one of the gates that it met may open at any moment."""
+        before = self._still.pop(key, _NEW)
         if not gates:
-            return IDLE_S
-        moving = bool(gates & MOVING)
+            return idle_s
         first, most = (_MOVING_S, _MOVING_MAX_S) if moving else (_BLOCKED_S, _BLOCKED_MAX_S)
         return self._longer(key, before, gates | before.met, first, most, again=gates <= before.met)
 

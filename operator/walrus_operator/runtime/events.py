@@ -6,13 +6,11 @@ import hashlib
 import logging
 from collections import OrderedDict
 
-from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.clock import Monotonic, Now
 from walrus_operator.desired.names import MANAGER
 from walrus_operator.kube.api import Conflict, KubeApi, KubeError
 from walrus_operator.objects import EVENT, Manifest
-from walrus_operator.observe.snapshot import Cluster
-from walrus_operator.status.events import Event
+from walrus_operator.status.events import About, Event
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +20,7 @@ _MESSAGE = 1000
 
 
 class EventRecorder:
-    """Posts Events of clusters; one that was posted just now is not posted again."""
+    """Posts Events of our resources; one that was posted just now is not posted again."""
 
     def __init__(self, kube: KubeApi, *, instance: str, monotonic: Monotonic, now: Now) -> None:
         self._kube = kube
@@ -31,36 +29,36 @@ class EventRecorder:
         self._now = now
         self._posted: OrderedDict[tuple[str, Event], float] = OrderedDict()
 
-    async def record(self, cluster: Cluster, happened: list[Event]) -> None:
-        """Post what happened to a cluster."""
+    async def record(self, about: About, happened: list[Event]) -> None:
+        """Post what happened to a resource."""
         for event in happened:
-            at = self._posted.get((cluster.uid, event))
+            at = self._posted.get((about.uid, event))
             if at is not None and self._monotonic() - at < _QUIET_S:
                 continue
             try:
-                await self._kube.create(self._manifest(cluster, event))
+                await self._kube.create(self._manifest(about, event))
             except Conflict:
                 pass  # it is there
             except KubeError as error:
                 log.debug("an Event could not be posted: %s", error)
                 continue
-            self._posted[cluster.uid, event] = self._monotonic()
+            self._posted[about.uid, event] = self._monotonic()
             while len(self._posted) > _REMEMBERED:
                 self._posted.popitem(last=False)
 
-    def _manifest(self, cluster: Cluster, event: Event) -> Manifest:
+    def _manifest(self, about: About, event: Event) -> Manifest:
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        mark = hashlib.sha256(f"{cluster.uid} {event} {now} {self._instance}".encode()).hexdigest()[:16]
+        mark = hashlib.sha256(f"{about.uid} {event} {now} {self._instance}".encode()).hexdigest()[:16]
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.name,
-            "metadata": {"name": f"{cluster.key.name}.{mark}", "namespace": cluster.key.namespace},
+            "metadata": {"name": f"{about.key.name}.{mark}", "namespace": about.key.namespace},
             "involvedObject": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "name": cluster.key.name,
-                "namespace": cluster.key.namespace,
-                "uid": cluster.uid,
+                "apiVersion": about.kind.api_version,
+                "kind": about.kind.name,
+                "name": about.key.name,
+                "namespace": about.key.namespace,
+                "uid": about.uid,
             },
             "type": "Warning" if event.warning else "Normal",
             "reason": str(event.reason),

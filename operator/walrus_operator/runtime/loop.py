@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import Key
-from walrus_operator.plan.actions import Gate
-from walrus_operator.reconcile import Pass, Reconciler
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.lease import LeaseLost
 from walrus_operator.runtime.metrics import Metrics
@@ -17,10 +16,28 @@ from walrus_operator.runtime.queue import WorkQueue
 log = logging.getLogger(__name__)
 
 
+class Passed(Protocol):
+    """What a pass came to."""
+
+    @property
+    def again_s(self) -> float: ...
+    @property
+    def gates(self) -> frozenset[str]: ...
+    @property
+    def acts(self) -> tuple[str, ...]: ...
+
+
+class Reconciles(Protocol):
+    """Brings what a key names to what it shall be."""
+
+    async def reconcile(self, key: Key) -> Passed | None:
+        """One pass; None where nothing is to be looked at again. Raises `KubeError`."""
+
+
 class Loop:
     """Works on the queue until it is cancelled."""
 
-    def __init__(self, reconciler: Reconciler, queue: WorkQueue, health: Health, metrics: Metrics) -> None:
+    def __init__(self, reconciler: Reconciles, queue: WorkQueue, health: Health, metrics: Metrics) -> None:
         self._reconciler = reconciler
         self._queue = queue
         self._health = health
@@ -50,20 +67,18 @@ class Loop:
             finally:
                 self._health.ended(key)
 
-    def _passed(self, key: Key, passed: Pass | None) -> None:
+    def _passed(self, key: Key, passed: Passed | None) -> None:
         self._metrics.passes.labels("ok").inc()
         self._queue.finish(key, passed.again_s if passed is not None else None)
-        gates = {str(wait.gate) for wait in (*passed.plan.waits, *passed.done.waits)} if passed is not None else set()
-        if passed is not None and passed.contested:
-            gates.add(str(Gate.CONTESTED))
+        gates = set(passed.gates) if passed is not None else set()
         for gate in self._blocked.pop(key, set()) - gates:
             self._metrics.blocked.remove(key.namespace, key.name, gate)
         for gate in gates:
             self._metrics.blocked.labels(key.namespace, key.name, gate).set(1)
         if gates:
             self._blocked[key] = gates
-        for action in passed.done.actions if passed is not None else ():
-            self._metrics.actions.labels(type(action).__name__).inc()
+        for act in passed.acts if passed is not None else ():
+            self._metrics.actions.labels(act).inc()
 
     def _failed(self, key: Key, why: str, outcome: str) -> None:
         self._metrics.passes.labels(outcome).inc()

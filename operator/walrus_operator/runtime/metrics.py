@@ -5,6 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
+from walrus_operator.objects import Key
+
 
 class Metrics:
     """All metrics, in a registry of their own."""
@@ -36,6 +38,12 @@ class Metrics:
             ["namespace", "cluster", "gate"],
             registry=self.registry,
         )
+        self.topics = Gauge(
+            "walrus_operator_topics",
+            "WalrusTopics of a cluster.",
+            ["namespace", "cluster", "ready"],
+            registry=self.registry,
+        )
         self.closed = Gauge(
             "walrus_operator_namespace_closed",
             "1 while the namespace does not answer the operator: nothing is looked after there.",
@@ -52,6 +60,11 @@ class Metrics:
             "walrus_operator_lease_renewal_seconds", "How long renewals of the lease took.", registry=self.registry
         )
         self.holds_lease = Gauge("walrus_operator_holds_lease", "1 while this operator works.", registry=self.registry)
+
+    def counted(self, topics: Key, there: int, ready: int) -> None:
+        """So many topics of a cluster are there, and so many of them are ready."""
+        self.topics.labels(topics.namespace, topics.name, "true").set(ready)
+        self.topics.labels(topics.namespace, topics.name, "false").set(there - ready)
 
     def called(self, verb: str, kind: str, outcome: str, seconds: float) -> None:
         """A call to Kubernetes ended."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from walrus_operator.api.status import NOT_WATCHED
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.kube.api import Denied, KubeApi, KubeError, Missing
-from walrus_operator.objects import CLUSTER, STATEFUL_SET, Key, Manifest, uid_of
+from walrus_operator.objects import CLUSTER, STATEFUL_SET, TOPIC, Key, Manifest, TopicsKey, uid_of
 from walrus_operator.observe.wishes import Wishes
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.metrics import Metrics
@@ -52,6 +52,7 @@ class Resync:
         self._is_deaf = False
         self._wishes = Wishes()
         self._sets: dict[str, str] = {}
+        self._has_topics = True
         self._metric = metrics.closed.labels(self._name)
         self._deaf = metrics.deaf.labels(self._name)
 
@@ -98,6 +99,7 @@ class Resync:
         try:
             clusters = await self._kube.list(CLUSTER, self._namespace)
             sets = await self._kube.list(STATEFUL_SET, self._namespace, LABEL_CLUSTER)
+            topics = await self._topics()
         except (Denied, Missing) as error:
             self._close(error)
             return None
@@ -107,12 +109,26 @@ class Resync:
             return None
         for found in (one for one in clusters if self._wishes.are_new(one["metadata"]) or _is_marked(one)):
             self._look(Key(found["metadata"]["namespace"], found["metadata"]["name"]))
+        for found in (one for one in topics if self._wishes.are_new(one["metadata"]) or _is_marked(one)):
+            self._look(TopicsKey(found["metadata"]["namespace"], found.get("spec", {}).get("cluster", "")))
         for found in sets:
             version = found["metadata"]["resourceVersion"]
             if self._is_deaf and self._sets.get(uid_of(found)) != version:
                 self._look(Key(found["metadata"]["namespace"], found["metadata"]["labels"][LABEL_CLUSTER]))
         self._sets = {uid_of(found): found["metadata"]["resourceVersion"] for found in sets}
-        return {uid_of(found): found["metadata"]["resourceVersion"] for found in clusters} | self._sets
+        return {uid_of(found): found["metadata"]["resourceVersion"] for found in (*clusters, *topics)} | self._sets
+
+    async def _topics(self) -> list[Manifest]:
+        """The topics; none where their definition is not there, or the role of a former release does not know them."""
+        try:
+            found = await self._kube.list(TOPIC, self._namespace)
+        except (Denied, Missing) as error:
+            if self._has_topics:
+                log.warning("topics of %s are not looked after until they can be listed: %s", self._name, error)
+            self._has_topics = False
+            return []
+        self._has_topics = True
+        return found
 
     def _close(self, error: KubeError) -> None:
         self._health.closed(self._name)
@@ -125,6 +141,6 @@ class Resync:
         self._open = False
 
 
-def _is_marked(cluster: Manifest) -> bool:
+def _is_marked(found: Manifest) -> bool:
     """Whether its status says that nobody watches it, which is not so: another operator may have marked it."""
-    return bool(cluster.get("status", {}).get("phase") == NOT_WATCHED)
+    return bool(found.get("status", {}).get("phase") == NOT_WATCHED)

@@ -84,7 +84,7 @@ _MOVING = frozenset(
 class Answer:
     """One question, answered."""
 
-    type: Type
+    type: StrEnum
     status: bool | None
     """None: unknown."""
     reason: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
-from walrus_operator.objects import BUDGET
+from walrus_operator.objects import BUDGET, Key, Kind
 from walrus_operator.plan.actions import (
     Advertise,
     Apply,
@@ -57,6 +57,17 @@ _TROUBLES = {
 
 _ORDINARY = frozenset({str(conditions.Reason.CLAIM_PENDING)})
 """What every new cluster goes through."""
+
+
+class About(Protocol):
+    """What an Event is about: a resource of ours."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def key(self) -> Key: ...
+    @property
+    def uid(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,30 +65,35 @@ class _Written:
 
 
 class Writing:
-    """Remembers what was written of each cluster. Without a memory, after a restart, it writes once more, no worse."""
+    """Remembers what was written of each resource. Without a memory, after a restart, it writes once more, no worse."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, lasting: Callable[[Mapping[str, Any]], dict[str, Any]] = lasting, figures_s: float = FIGURES_S
+    ) -> None:
+        """*lasting* takes figures out of a status, which are brought up to date every *figures_s*."""
         self._written: dict[str, _Written] = {}
+        self._lasting = lasting
+        self._figures_s = figures_s
 
     def due_s(self, uid: str, stored: Mapping[str, Any], wanted: Mapping[str, Any], now: float) -> float | None:
-        """In how many seconds to write the status of the cluster; None: not at all, it stands there."""
+        """In how many seconds to write the status of the resource; None: not at all, it stands there."""
         if stored == wanted:
             return None
         written = self._written.get(uid)
-        if written is None or lasting(wanted) != lasting(written.status):
+        if written is None or self._lasting(wanted) != self._lasting(written.status):
             return 0.0
-        if wanted.get("leader") != written.status.get("leader") and now >= written.figures_at + FIGURES_S:
+        if wanted.get("leader") != written.status.get("leader") and now >= written.figures_at + self._figures_s:
             return 0.0
         return max(written.at + written.pause_s - now, 0.0)
 
     def wrote(self, uid: str, wanted: Mapping[str, Any], stored: Mapping[str, Any], now: float) -> None:
         """Kubernetes stored this. What an older definition or a webhook changes again is tried ever more rarely."""
         before = self._written.get(uid)
-        pause = FIGURES_S
+        pause = self._figures_s
         if stored != wanted and before is not None:
             pause = min(2 * before.pause_s, _CONTESTED_MAX_S)
         figures_at = float("-inf") if before is None else before.figures_at
-        if before is not None and lasting(before.status) == lasting(wanted):
+        if before is not None and self._lasting(before.status) == self._lasting(wanted):
             figures_at = now
         self._written[uid] = _Written(wanted, now, pause, figures_at, stored == wanted)
 
@@ -98,5 +103,5 @@ class Writing:
         return written is not None and not written.sticks
 
     def forget(self, uid: str) -> None:
-        """The cluster is gone."""
+        """The resource is gone."""
         self._written.pop(uid, None)
