@@ -11,8 +11,11 @@ import yaml
 from documents import DOCS, blocks, manifests
 from rendering import Helm
 from walrus_operator.api.cluster import parse_spec
+from walrus_operator.api.topic import parse_topic
 from walrus_operator.plan.actions import REFUSED, Gate
+from walrus_operator.plan.topics import TopicGate
 from walrus_operator.status.conditions import Reason, Type
+from walrus_operator.status.topics import TopicType
 
 TUTORIAL = DOCS / "tutorial-kubernetes.md"
 ROOT = DOCS.parent
@@ -31,7 +34,9 @@ SHOWN = list(manifests())
 
 @pytest.mark.parametrize(("place", "manifest"), SHOWN, ids=[f"{place}-{m['kind']}" for place, m in SHOWN])
 def test_every_shown_manifest_is_valid(place: str, manifest: dict[str, Any]) -> None:
-    if manifest["apiVersion"] == "walrus.dev/v1alpha1":
+    if manifest["kind"] == "WalrusTopic":
+        assert parse_topic(manifest["spec"]).settings()
+    elif manifest["apiVersion"] == "walrus.dev/v1alpha1":
         parse_spec(manifest["spec"])
     else:
         kubernetes_validate.validate(manifest, "1.36", strict=True)
@@ -126,6 +131,17 @@ def test_the_guide_to_conditions_names_every_condition_gate_and_reason() -> None
     assert {row[0] for row in gates} == {f"`{gate}`" for gate in set(Gate) - REFUSED}
     reasons = {reason for row in conditions for reason in re.findall(r"`(\w+)`", row[2])}
     assert reasons <= {*map(str, Reason), *map(str, Gate)}
+
+
+def test_the_guide_to_topics_names_every_condition_and_what_each_waits_for() -> None:
+    conditions, gates = tables_of(DOCS / "guides/topics.md")
+    assert [row[0] for row in conditions] == [f"`{type_}`" for type_ in TopicType]
+    assert [row[0] for row in gates] == [f"`{gate}`" for gate in TopicGate]
+
+
+def test_the_guide_to_topics_shows_the_example() -> None:
+    (shown,) = blocks(DOCS / "guides/topics.md", "yaml")
+    assert yaml.safe_load(shown) == yaml.safe_load((DOCS / "examples/walrustopic.yaml").read_text())
 
 
 def tables_of(page: Path) -> list[list[list[str]]]:

@@ -1,5 +1,6 @@
 """Topics of any organisation by the admin service of real nodes: compared, made, changed, deleted."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,15 +13,22 @@ from walrus_client.admin import AdminClient, FoundTopic, SettingDifference, Want
 pytest.importorskip("walrus_core")
 
 Make = Callable[..., NodeProcess]
+PAGE = Path(__file__).parents[2] / "docs/reference/administration.md"
 KEPT = {"retention.ms": "5000"}
 
 
 @pytest.fixture
-def admin(node: Make) -> AdminClient:
-    """The admin service of a cluster of one node, which has an organisation beside the default one."""
+def address(node: Make) -> str:
+    """The admin service of a cluster of one node."""
     first = node("--bootstrap", "--node-name", "orders-0").start()
     first.wait_ready()
-    client = AdminClient(f"127.0.0.1:{first.ports['admin']}", timeout=30.0)
+    return f"127.0.0.1:{first.ports['admin']}"
+
+
+@pytest.fixture
+def admin(address: str) -> AdminClient:
+    """A client of it, where there is an organisation beside the default one."""
+    client = AdminClient(address, timeout=30.0)
     wait_until("organisations are known", lambda: client.organisations())
     client.set_organisation("acme")
     return client
@@ -87,6 +95,15 @@ def test_what_cannot_be_is_refused_with_a_sentence(admin: AdminClient) -> None:
         admin.remove_topic("not-a-uuid")
     with pytest.raises(errors.InvalidRequest, match="1000 at most"):
         admin.compare_topics([WantedTopic("acme", f"t{number}") for number in range(1001)])
+
+
+def test_the_example_of_the_reference_works(
+    admin: AdminClient, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (example,) = [one for one in examples if "make_topic" in one]
+    exec(example.replace("127.0.0.1:9091", address), {})
+    assert "SettingDifference(name='segment.ms', wanted='1000', found='600000')" in capsys.readouterr().out
 
 
 def test_a_topic_that_was_made_is_there_for_clients_at_once(node: Make, tmp_path: Path) -> None:

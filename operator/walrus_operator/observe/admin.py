@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 3.0
 _TOGETHER_S = 15.0
+_LATER = "LevelNotReached"
+"""The refusal of a cluster that was just founded, or whose brokers are being upgraded: it knows such commands later."""
 
 
 class AdminBrokers:
@@ -127,6 +129,8 @@ class AdminBrokers:
         except (errors.VersionMismatch, errors.UnknownTopic) as moved:
             raise TopicMoved(str(moved)) from moved
         except errors.RejectedError as refused:
+            if refused.reason == _LATER:
+                raise BrokerError(f"{host}: {refused}") from refused
             raise TopicRefused(str(refused)) from refused
 
     async def _ask(self, host: str, ask: Callable[[AdminClient], T]) -> T:
