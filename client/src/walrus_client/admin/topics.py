@@ -52,8 +52,8 @@ class FoundTopic:
 
     topic: str  # uuid
     partitions: int
-    version: int  # of the settings that it has itself; 0: it has never had any
-    replication: Replication  # of its next segments
+    version: int  # version of the settings that it has itself; 0: it has never had any
+    replication: Replication  # how its next segments are stored
     differences: tuple[SettingDifference, ...]
     settings: tuple[SettingInForce, ...]  # those that act, and those that the topic has itself
     leaders: Mapping[str, int]  # how many of its partitions each node leads, by the node's name or "node ID"
