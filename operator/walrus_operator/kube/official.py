@@ -31,7 +31,7 @@ from walrus_operator.kube.api import (
     Unreachable,
 )
 from walrus_operator.kube.deadline import deadline, pools
-from walrus_operator.objects import KINDS, Kind, Manifest, Ref, ref_of
+from walrus_operator.objects import KINDS, POD, Kind, Manifest, Ref, ref_of
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +55,14 @@ class OfficialApi:
         threads: int = 8,
         fence: Callable[[], None] = lambda: None,
         read_s: float = READ_MAX_S,
+        configuration: client.Configuration | None = None,
     ) -> None:
         """`fence` is asked in the moment in which a write is sent; what it raises, the write raises.
 
-        A read is given up after `read_s`, a write after `WRITE_MAX_S`, however slowly an answer drips in.
+        A read is given up after `read_s`, a write after `WRITE_MAX_S`, however slowly an answer drips in. Without a
+        `configuration` it is the one of the pod, or of the kubeconfig.
         """
-        try:
-            config.load_incluster_config()
-        except config.ConfigException:
-            config.load_kube_config()
-        configuration = client.Configuration.get_default_copy()
+        configuration = configuration or _configured()
         configuration.retries = 0  # the loop tries again, with patience; a call that hangs would only hide it
         self._client = client.ApiClient(configuration)
         self._client.rest_client.pool_manager.pool_classes_by_scheme = pools()
@@ -102,6 +100,19 @@ class OfficialApi:
             position = page["metadata"].get("continue")
             if not position:
                 return found
+
+    async def logs(self, namespace: str, pod: str, *, lines: int, previous: bool) -> str:
+        """The last lines that the pod's containers wrote, or those before it was started again."""
+        path = self._resources[POD.name].path(name=pod, namespace=namespace) + "/log"
+        query = [("tailLines", lines), ("previous", str(previous).lower())]
+
+        def ask() -> Manifest:
+            answer = self._dynamic.request(
+                "get", path, serialize=False, _request_timeout=_TIMEOUT_S, query_params=query
+            )
+            return {"text": answer.data.decode(errors="replace")}
+
+        return str((await self._call("get", "Pod/log", ask))["text"])
 
     async def create(self, manifest: Manifest) -> Manifest:
         """Make the object."""
@@ -210,6 +221,26 @@ class OfficialApi:
             raise Unreachable(f"{verb} {kind}: {error}") from error
         finally:
             self._told(verb, kind, outcome, time.monotonic() - began)
+
+
+def of_user(context: str | None) -> tuple[client.Configuration, str]:
+    """What a context of the kubeconfig says, by default the current one, and its namespace. Raises `Refused`."""
+    configuration = client.Configuration()
+    try:
+        config.load_kube_config(context=context, client_configuration=configuration)
+        contexts, active = config.list_kube_config_contexts()
+    except config.ConfigException as error:
+        raise Refused(f"the kubeconfig cannot be used: {error}") from error
+    chosen = next((one for one in contexts if one["name"] == context), active)
+    return configuration, chosen["context"].get("namespace", "default")
+
+
+def _configured() -> client.Configuration:
+    try:
+        config.load_incluster_config()
+    except config.ConfigException:
+        config.load_kube_config()
+    return client.Configuration.get_default_copy()
 
 
 def _resource(kind: Kind, dynamic: DynamicClient) -> Resource:

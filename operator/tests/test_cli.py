@@ -1,0 +1,173 @@
+"""`kubectl walrus`: what it prints of a cluster that is simulated, over HTTP, and that it only reads."""
+
+import json
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from driving import converge, settle_topics
+from examples import SMALLEST, changed, with_pool
+from test_topics import BILLING, started
+from typer.testing import CliRunner
+from walrus_client.cli.exit_codes import Failed
+from walrus_operator.cli import told
+from walrus_operator.cli.app import app
+from walrus_operator.objects import KINDS
+from walrus_operator.plan.actions import Gate
+
+
+class Kubernetes:
+    """The lists of a `SimKube` over HTTP, for one namespace; what else is asked is remembered and refused."""
+
+    def __init__(self, kube):
+        self.asked = []
+        self.forbidden = set()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                url = urlsplit(self.path)
+                server.asked.append(url.path)
+                plural = url.path.rpartition("/")[2]
+                if plural == "log":
+                    self._answer(200, f"a line of {url.path.split('/')[-2]}\n".encode())
+                elif plural in server.forbidden:
+                    self._answer(403, json.dumps({"message": f"{plural} is forbidden"}).encode())
+                else:
+                    label = parse_qs(url.query).get("labelSelector", [""])[0]
+                    self._answer(200, json.dumps({"metadata": {}, "items": self._found(plural, label)}).encode())
+
+            def _found(self, plural, label):
+                kind = next(one for one in KINDS.values() if one.plural == plural)
+                found = [one for ref, one in sorted(kube.objects.items()) if ref.kind == kind.name]
+                wanted = dict(part.split("=") for part in label.split(",") if part)
+                return [one for one in found if wanted.items() <= one["metadata"].get("labels", {}).items()]
+
+            def _answer(self, code, body):
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def kube():
+    return started()
+
+
+@pytest.fixture
+def server(kube, tmp_path, monkeypatch):
+    made = Kubernetes(kube)
+    kubeconfig = {
+        "current-context": "sim",
+        "contexts": [{"name": "sim", "context": {"cluster": "sim", "user": "sim", "namespace": "shop"}}],
+        "clusters": [{"name": "sim", "cluster": {"server": f"http://127.0.0.1:{made.http.server_address[1]}"}}],
+        "users": [{"name": "sim", "user": {"token": "t"}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    yield made
+    made.http.shutdown()
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+def test_status_shows_clusters_and_one_of_them_whole(server):
+    assert "orders-general-0" in run("status")
+    whole = run("status", "orders")
+    assert whole.count("Serving") >= 3
+    assert "StorageHealthy" in whole
+    (found,) = json.loads(run("status", "-o", "json"))
+    assert found["status"]["readyReplicas"] == 3
+    assert all(path.startswith("/apis/walrus.dev/v1alpha1/namespaces/shop/") for path in server.asked)
+
+
+def test_a_cluster_that_is_not_there_is_told_with_those_that_are(server):
+    with pytest.raises(Failed, match="no WalrusCluster of that name in this namespace: there are orders"):
+        run("status", "order")
+    server.forbidden.add("walrusclusters")
+    with pytest.raises(Failed, match="walrusclusters is forbidden"):
+        run("status")
+
+
+def test_a_context_that_there_is_not_is_told(server):
+    with pytest.raises(Failed, match="the kubeconfig cannot be used"):
+        run("status", "--context", "nowhere")
+
+
+def test_explain_says_what_comes_next_what_holds_it_up_and_who_can_lift_that(server, kube):
+    assert run("explain", "orders").splitlines() == [
+        "orders: Running.",
+        "Nothing is to be done, and nothing is waited for.",
+    ]
+    kube.stuck.add("orders-general-3")
+    kube.put("orders", with_pool(SMALLEST, replicas=5))
+    converge(kube)
+    said = run("explain", "orders")
+    assert "Held up by PodPending: " in said
+    assert "Who can lift it: it opens by itself when all goes well" in said
+    assert "Broker orders-general-3 is Pending" in said
+    kube.put("orders", with_pool(SMALLEST, replicas=2))
+    assert "has not looked at the present spec yet" in run("explain", "orders")
+    converge(kube)
+    said = run("explain", "orders")
+    assert "SpecAccepted is False (ShrinkUnsupported)" in said
+    assert "whoever writes the spec" in said
+    kube.put("orders", SMALLEST, annotations={"walrus.dev/pause": "moving house"})
+    converge(kube)
+    assert "It is paused (moving house): kubectl annotate wc orders walrus.dev/pause- goes on." in run(
+        "explain", "orders"
+    )
+
+
+def test_every_gate_has_somebody_who_can_lift_it():
+    assert all("does not know" not in told.lifted_by(gate) for gate in Gate)
+    assert "does not know the gate" in told.lifted_by("OfTomorrow")
+
+
+def test_topics_are_shown_with_why_they_are_not_ready(server, kube):
+    kube.put_topic("billing", BILLING)
+    kube.put_topic("wrong", changed(BILLING, configs={"retention.mss": 1}))
+    kube.put_topic("other", changed(BILLING, cluster="bills"))
+    settle_topics(kube)
+    said = run("topics", "orders")
+    assert "default/billing" in said
+    assert "the nearest name is retention.ms" in said
+    assert "bills" not in said
+    assert "bills" in run("topics")
+
+
+def test_a_report_has_yaml_and_logs_and_no_secret(server, kube):
+    kube.put_topic("billing", BILLING)
+    pod = next(found for ref, found in kube.objects.items() if ref.kind == "Pod")
+    pod["spec"]["containers"][0]["env"].append({"name": "PASSWORD", "value": "hunter2"})
+    pod["metadata"].setdefault("annotations", {})["kubectl.kubernetes.io/last-applied-configuration"] = "hunter2"
+    server.forbidden.add("events")
+    path = run("report", "orders").splitlines()[0]
+    with tarfile.open(path) as bundle:
+        names = {one.name.partition("/")[2]: one for one in bundle.getmembers()}
+        texts = {name: bundle.extractfile(one).read().decode() for name, one in names.items()}
+    assert {"walrusclusters.yaml", "walrustopics.yaml", "pods.yaml", "statefulsets.yaml"} <= texts.keys()
+    assert texts["logs/orders-general-0.log"] == "a line of orders-general-0\n"
+    assert "events is forbidden" in texts["not-read.txt"]
+    secret = next(found for ref, found in kube.objects.items() if ref.kind == "Secret")["data"]["secret"]
+    assert not [name for name, text in texts.items() if secret in text or "hunter2" in text]
+    assert "PASSWORD" in texts["pods.yaml"]
+    assert not [asked for asked in server.asked if "secrets" in asked]
+    assert oct(names["pods.yaml"].mode) == "0o600"

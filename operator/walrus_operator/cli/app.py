@@ -1,0 +1,162 @@
+"""The commands below `walrus k8s`. Loaded with every `walrus`, so what is slow is imported when a command runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+from walrus_client.cli.exit_codes import Failed, exit_code_of
+from walrus_client.cli.output import Output, OutputOption, print_json, print_line, print_note, print_table
+from walrus_client.cli.target import output_of
+
+if TYPE_CHECKING:
+    from walrus_operator.kube.official import OfficialApi
+    from walrus_operator.objects import Kind, Manifest
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    help="Look at clusters and topics on Kubernetes, with your own rights. Also `kubectl walrus`.", no_args_is_help=True
+)
+
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="Where to look. [default: that of the context]", show_default=False),
+]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", help="Context of the kubeconfig. [default: the current]", show_default=False)
+]
+ClusterArgument = Annotated[str, typer.Argument(help="Name of the WalrusCluster.", show_default=False)]
+MaybeCluster = Annotated[str | None, typer.Argument(help="Name of a WalrusCluster. [default: all]", show_default=False)]
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    name: MaybeCluster = None,
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show the clusters of a namespace, or one with its brokers and conditions.
+
+    Example: walrus k8s status orders
+    """
+    from walrus_operator.cli import told
+    from walrus_operator.objects import CLUSTER
+
+    found = _listed(CLUSTER, name, namespace, kube_context)
+    if output_of(context, output) is Output.JSON:
+        print_json([{"metadata": {"name": one["metadata"]["name"]}, "status": one.get("status")} for one in found])
+        return
+    print_table(told.CLUSTERS, map(told.cluster_row, found))
+    if name is not None:
+        print_table(told.BROKERS, told.broker_rows(found[0]))
+        print_table(told.CONDITIONS, told.condition_rows(found[0]))
+
+
+@app.command()
+def explain(name: ClusterArgument, namespace: NamespaceOption = None, kube_context: ContextOption = None) -> None:
+    """Tell what comes next for a cluster, what holds it up, and who can lift that.
+
+    Example: walrus k8s explain orders
+    """
+    from walrus_operator.cli import told
+    from walrus_operator.objects import CLUSTER
+
+    for line in told.explained(_listed(CLUSTER, name, namespace, kube_context)[0]):
+        print_line(line)
+
+
+@app.command()
+def topics(
+    context: typer.Context,
+    name: MaybeCluster = None,
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show the WalrusTopics of a namespace, or of one cluster, and why those are not ready that are not.
+
+    Example: walrus k8s topics orders
+    """
+    from walrus_operator.cli import told
+    from walrus_operator.objects import TOPIC
+
+    found = _listed(TOPIC, None, namespace, kube_context)
+    found = [one for one in found if name in (None, one["spec"].get("cluster"))]
+    if output_of(context, output) is Output.JSON:
+        print_json([{"metadata": {"name": one["metadata"]["name"]}, "status": one.get("status")} for one in found])
+    else:
+        print_table(told.TOPICS, map(told.topic_row, found))
+
+
+@app.command()
+def report(
+    name: ClusterArgument,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write. [default: named by cluster and time]", show_default=False)
+    ] = None,
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+) -> None:
+    """Bundle the objects of a cluster and the logs of its pods into a .tar.gz, secrets left out.
+
+    Example: walrus k8s report orders
+    """
+    from walrus_operator.cli import report as reports
+    from walrus_operator.objects import CLUSTER
+
+    _listed(CLUSTER, name, namespace, kube_context)
+    path = to or Path(f"walrus-report-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz")
+    files = _asked(lambda kube, here: reports.gather(kube, namespace or here, name), kube_context)
+    reports.write(files, path)
+    print_line(str(path))
+    if "not-read.txt" in files:
+        print_note("Some of it may not be read with these rights: not-read.txt in the bundle says what.")
+
+
+def _listed(kind: Kind, name: str | None, namespace: str | None, kube_context: str | None) -> list[Manifest]:
+    """The resources of a namespace, or the one of that name."""
+    from walrus_operator.cli.told import ended
+
+    found = _asked(lambda kube, here: kube.list(kind, namespace or here), kube_context)
+    wanted = [one for one in found if name in (None, one["metadata"]["name"])]
+    if name is not None and not wanted:
+        raise Failed(ended([one["metadata"]["name"] for one in found], kind.name))
+    return wanted
+
+
+def _asked(ask: Callable[[OfficialApi, str], Awaitable[T]], kube_context: str | None) -> T:
+    """What Kubernetes answers to whom the kubeconfig names; the namespace of the context is given to *ask*."""
+    from walrus_operator.kube.api import KubeError
+    from walrus_operator.kube.official import OfficialApi, of_user
+
+    async def asked() -> T:
+        configuration, here = of_user(kube_context)
+        kube = OfficialApi(configuration=configuration)
+        try:
+            return await ask(kube, here)
+        finally:
+            await kube.close()
+
+    try:
+        return asyncio.run(asked())
+    except KubeError as error:
+        raise Failed(str(error)) from error
+
+
+def kubectl() -> None:
+    """The program `kubectl-walrus`, which kubectl finds by its name; always ends with SystemExit."""
+    try:
+        app(prog_name="kubectl walrus")
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None:
+            raise
+        print_note(f"kubectl walrus: {error}")
+        raise SystemExit(int(code)) from None
