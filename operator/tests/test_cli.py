@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from walrus_client.cli.exit_codes import Failed
 from walrus_operator.cli import told
 from walrus_operator.cli.app import app
-from walrus_operator.objects import KINDS
+from walrus_operator.objects import KINDS, Ref
 from walrus_operator.plan.actions import Gate
 
 
@@ -34,11 +34,20 @@ class Kubernetes:
                 plural = url.path.rpartition("/")[2]
                 if plural == "log":
                     self._answer(200, f"a line of {url.path.split('/')[-2]}\n".encode())
+                elif (one := self._one(url.path)) is not None:
+                    self._answer(200, json.dumps(one).encode())
                 elif plural in server.forbidden:
                     self._answer(403, json.dumps({"message": f"{plural} is forbidden"}).encode())
+                elif plural not in [kind.plural for kind in KINDS.values()]:
+                    self._answer(404, b"{}")
                 else:
                     label = parse_qs(url.query).get("labelSelector", [""])[0]
                     self._answer(200, json.dumps({"metadata": {}, "items": self._found(plural, label)}).encode())
+
+            def _one(self, path):
+                *_, plural, name = path.split("/")
+                kinds = [one for one in KINDS.values() if one.plural == plural]
+                return kube.objects.get(Ref(kinds[0].name, "shop", name)) if kinds else None
 
             def _found(self, plural, label):
                 kind = next(one for one in KINDS.values() if one.plural == plural)
@@ -171,3 +180,39 @@ def test_a_report_has_yaml_and_logs_and_no_secret(server, kube):
     assert "PASSWORD" in texts["pods.yaml"]
     assert not [asked for asked in server.asked if "secrets" in asked]
     assert oct(names["pods.yaml"].mode) == "0o600"
+
+
+def planned(tmp_path, spec, name="orders"):
+    """What `diff` says of a spec."""
+    manifest = {"apiVersion": "walrus.dev/v1alpha1", "kind": "WalrusCluster", "metadata": {"name": name}, "spec": spec}
+    (tmp_path / "wanted.yaml").write_text(yaml.safe_dump_all([manifest, {"kind": "Namespace"}, None]))
+    return run("diff", "-f", str(tmp_path / "wanted.yaml"))
+
+
+def test_diff_says_what_the_operator_would_do_and_writes_nothing(server, kube, tmp_path):
+    assert planned(tmp_path, SMALLEST) == "Nothing would be done.\n"
+    before = kube.writes
+    grown = planned(tmp_path, with_pool(SMALLEST, replicas=5))
+    assert "-  replicas: 3\n+  replicas: 5\n" in grown
+    assert "Then, one in each pass: Grow pool general to 4 brokers" in grown
+    rolled = planned(tmp_path, changed(SMALLEST, version="2.0.0"))
+    assert "At once: Update StatefulSet orders-general" in rolled
+    assert "Pods that restart, one after the other: orders-general-0, orders-general-1, orders-general-2" in rolled
+    refused = planned(tmp_path, with_pool(SMALLEST, replicas=2))
+    assert "Refused (ShrinkUnsupported)" in refused
+    assert "Nothing of it would be begun" in refused
+    assert "Refused (Invalid): spec.pools.0.storage" in planned(tmp_path, {"version": "1", "pools": [{"name": "a"}]})
+    made = planned(tmp_path, SMALLEST, "fresh")
+    assert "WalrusCluster fresh is not there: it would be made." in made
+    assert "At once: Create StatefulSet fresh-general" in made
+    assert kube.writes == before
+    assert not [asked for asked in server.asked if "secrets" in asked]
+
+
+def test_a_file_without_a_cluster_is_refused(server, tmp_path):
+    (tmp_path / "empty.yaml").write_text("kind: Namespace\n---\nkind: WalrusCluster\nmetadata: 1\nspec: {}\n")
+    with pytest.raises(Failed, match="has no WalrusCluster"):
+        run("diff", "-f", str(tmp_path / "empty.yaml"))
+    (tmp_path / "empty.yaml").write_text("{")
+    with pytest.raises(Failed, match="is no YAML"):
+        run("diff", "-f", str(tmp_path / "empty.yaml"))

@@ -16,6 +16,7 @@ from walrus_client.cli.target import output_of
 if TYPE_CHECKING:
     from walrus_operator.kube.official import OfficialApi
     from walrus_operator.objects import Kind, Manifest
+    from walrus_operator.observe.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -96,6 +97,41 @@ def topics(
 
 
 @app.command()
+def diff(
+    file: Annotated[Path, typer.Option("--file", "-f", help="Manifests, of which WalrusClusters are looked at.")],
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+) -> None:
+    """Tell what the operator would do with the clusters of a file, by its own planner. Nothing is written.
+
+    What brokers are is what the status last told of them.
+
+    Example: walrus k8s diff -f walruscluster.yaml
+    """
+    import yaml
+
+    from walrus_operator.cli import difference
+    from walrus_operator.objects import CLUSTER
+
+    try:
+        manifests = [one for one in yaml.safe_load_all(file.read_text()) if isinstance(one, dict)]
+    except yaml.YAMLError as error:
+        raise Failed(f"{file} is no YAML: {error}") from error
+    wanted = [one for one in manifests if one.get("kind") == CLUSTER.name and _is_whole(one)]
+    if not wanted:
+        raise Failed(f"{file} has no {CLUSTER.name} with a name and a spec")
+
+    async def look(kube: OfficialApi, here: str) -> list[Snapshot]:
+        return [
+            await difference.look(kube, namespace or one["metadata"].get("namespace") or here, one) for one in wanted
+        ]
+
+    for seen, one in zip(_asked(look, kube_context), wanted, strict=True):
+        for line in difference.difference(seen, one["spec"]):
+            print_line(line)
+
+
+@app.command()
 def report(
     name: ClusterArgument,
     to: Annotated[
@@ -120,6 +156,13 @@ def report(
         print_note("Some of it may not be read with these rights: not-read.txt in the bundle says what.")
 
 
+def _is_whole(manifest: Manifest) -> bool:
+    metadata = manifest.get("metadata")
+    return (
+        isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and isinstance(manifest.get("spec"), dict)
+    )
+
+
 def _listed(kind: Kind, name: str | None, namespace: str | None, kube_context: str | None) -> list[Manifest]:
     """The resources of a namespace, or the one of that name."""
     from walrus_operator.cli.told import ended
@@ -133,12 +176,13 @@ def _listed(kind: Kind, name: str | None, namespace: str | None, kube_context: s
 
 def _asked(ask: Callable[[OfficialApi, str], Awaitable[T]], kube_context: str | None) -> T:
     """What Kubernetes answers to whom the kubeconfig names; the namespace of the context is given to *ask*."""
+    from walrus_operator.cli.difference import UserApi
     from walrus_operator.kube.api import KubeError
-    from walrus_operator.kube.official import OfficialApi, of_user
+    from walrus_operator.kube.official import of_user
 
     async def asked() -> T:
         configuration, here = of_user(kube_context)
-        kube = OfficialApi(configuration=configuration)
+        kube = UserApi(configuration=configuration)
         try:
             return await ask(kube, here)
         finally:

@@ -1,0 +1,162 @@
+"""What the operator would do with another spec: its own planner, over what there is. Nothing is written.
+
+Brokers are not asked: what they are is what the status of the cluster last told of them, so a step that depends on them
+may be held up in the end. The Secret that brokers share is not read either: it is taken for what it should be.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from walrus_operator.api.cluster import ClusterSpec, parse_spec
+from walrus_operator.desired.names import LABEL_CLUSTER
+from walrus_operator.kube.official import OfficialApi
+from walrus_operator.objects import CLUSTER, POD, SECRET, STATEFUL_SET, Key, Manifest, Ref
+from walrus_operator.observe.brokers import BrokerError
+from walrus_operator.observe.observer import Observer
+from walrus_operator.observe.snapshot import Broker, Cluster, Config, Member, Replication, Snapshot
+from walrus_operator.plan.actions import REFUSED, Plan
+from walrus_operator.plan.planner import plan
+
+DEFAULT_IMAGE = "walrus/walrus-node"
+
+
+class UserApi(OfficialApi):
+    """Kubernetes as its user may read it; Secrets are not asked for."""
+
+    async def get(self, ref: Ref) -> Manifest | None:
+        """The object; the brokers' Secret as if it were there."""
+        if ref.kind != SECRET.name:
+            return await super().get(ref)
+        labels = {LABEL_CLUSTER: ref.name.removesuffix("-shared-secret")}
+        return {"kind": SECRET.name, "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": labels}}
+
+
+class ToldBrokers:
+    """Brokers as the status of their cluster last told of them; they answer nothing else."""
+
+    def __init__(self, status: Mapping[str, Any], pods: Mapping[str, str]) -> None:
+        """*pods* are their names by address."""
+        self._status = status
+        self._pods = pods
+
+    async def look(self, host: str) -> Broker:
+        """What was told about the broker. Raises `BrokerError` where nothing was."""
+        status = self._status
+        row: Mapping[str, Any] = next(
+            (one for one in status.get("brokers", ()) if one["pod"] == self._pods.get(host)), {}
+        )
+        if row.get("state") != "Serving" or "uuid" not in row:
+            raise BrokerError(f"the status does not tell that {self._pods.get(host, host)} serves")
+        replication = status.get("replication", {})
+        members = tuple(
+            Member(one["uuid"], one["name"], alive=one["state"] == "Alive") for one in status.get("members", ())
+        )
+        return Broker(
+            cluster_id=str(status.get("clusterId", "")),
+            node_id=row.get("id", 0),
+            disk=row["uuid"],
+            version=row.get("version", ""),
+            missing=(),
+            role=row.get("role", ""),
+            term=status.get("term", 0),
+            segments_led=row.get("segmentsLed", 0),
+            under_replicated=status.get("underReplicated", 0),
+            replication=Replication(replication["factor"], replication["writeQuorum"]) if replication else None,
+            spare_brokers=replication.get("spareBrokers"),
+            config_version=status.get("config", {}).get("version", 0),
+            backend_asked=row.get("backend", ""),
+            backend_in_use=row.get("backend", ""),
+            backend_reason="",
+            synced_writes="",
+            cached_reason="",
+            bytes_free=1,
+            bytes_total=1,
+            members=members,
+        )
+
+    async def config(self, host: str) -> Config:
+        """Not told."""
+        raise BrokerError(f"{host} is not asked")
+
+
+async def look(kube: OfficialApi, namespace: str, wanted: Manifest) -> Snapshot:
+    """What there is of the cluster that a manifest is about; nothing but the manifest where it is not there."""
+    name = wanted["metadata"]["name"]
+    found = await kube.get(Ref(CLUSTER.name, namespace, name))
+    if found is None:
+        metadata = {"name": name, "namespace": namespace, "uid": "", "generation": 1}
+        return Snapshot(Cluster.parse({**wanted, "metadata": {**wanted["metadata"], **metadata}}), {})
+    pods = await kube.list(POD, namespace, f"{LABEL_CLUSTER}={name}")
+    hosts = {one.get("status", {}).get("podIP", ""): one["metadata"]["name"] for one in pods}
+    brokers = ToldBrokers(found.get("status") or {}, hosts)
+    seen = await Observer(kube, brokers).look(Key(namespace, name))  # type: ignore[arg-type] # it only reads
+    assert seen is not None
+    return seen
+
+
+def difference(seen: Snapshot, wanted: Mapping[str, Any]) -> list[str]:
+    """How the specs differ, and what the operator would do: lines. Pure."""
+    image = _image(seen)
+    try:
+        spec = parse_spec(dict(wanted))
+    except ValidationError as error:
+        problems = (f"spec.{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
+        return [f"Refused (Invalid): {problem}" for problem in problems]
+    lines = list(_compared(seen, spec))
+    # Defaults that the API server fills in are no change: the spec stays as it is written there.
+    changed = replace(seen, cluster=replace(seen.cluster, spec=_plain(spec))) if lines else seen
+    return [*lines, *_planned(plan(spec, changed, image))]
+
+
+def _compared(seen: Snapshot, spec: ClusterSpec) -> Iterator[str]:
+    if not seen.cluster.uid:
+        yield f"{CLUSTER.name} {seen.cluster.key.name} is not there: it would be made."
+        return
+    now, then = (yaml.safe_dump(one, sort_keys=False).splitlines() for one in (_present(seen), _plain(spec)))
+    yield from difflib.unified_diff(now, then, "now", "then", lineterm="")
+
+
+def _present(seen: Snapshot) -> dict[str, Any]:
+    """The spec that is there, with defaults; as it is written where this release cannot read it."""
+    try:
+        return _plain(parse_spec(dict(seen.cluster.spec)))
+    except ValidationError:
+        return dict(seen.cluster.spec)
+
+
+def _planned(todo: Plan) -> Iterator[str]:
+    refused = [wait for wait in todo.waits if wait.gate in REFUSED]
+    for wait in refused:
+        yield f"Refused ({wait.gate}): {wait.detail}"
+    if refused:
+        yield "Nothing of it would be begun: the last accepted spec stays in force."
+        return
+    for action in (*todo.actions, *todo.settings):
+        yield f"At once: {action}"
+    for step in todo.steps:
+        yield f"Then, one in each pass: {step}"
+    if todo.outdated:
+        yield f"Pods that restart, one after the other: {', '.join(todo.outdated)}"
+    for wait in todo.waits:
+        yield f"Held up ({wait.gate}): {wait.detail}"
+    if todo.is_idle:
+        yield "Nothing would be done."
+
+
+def _plain(spec: ClusterSpec) -> dict[str, Any]:
+    return spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _image(seen: Snapshot) -> str:
+    """The image that the brokers have now: the operator's own default is known to it alone."""
+    for ref, found in seen.objects.items():
+        if ref.kind == STATEFUL_SET.name:
+            return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+    return DEFAULT_IMAGE
