@@ -1,6 +1,5 @@
 """Topics that a simulated Kubernetes asks for, made, changed and deleted by real brokers."""
 
-import time
 from contextlib import contextmanager
 from copy import deepcopy
 
@@ -64,10 +63,8 @@ def test_a_topic_is_made_changed_put_right_and_deleted(cluster):
             return {one.name: one.value for one in client.describe_topic("billing").settings if one.source == "topic"}
 
         kube.put_topic("billing", DELETE)
-        began = time.monotonic()
         Operator(kube).topics_once()
         assert topic_status(kube)["phase"] == "Ready", topic_status(kube)
-        assert time.monotonic() - began < 2
         assert seen() == {"billing": 3}
         assert own() == {"retention.ms": "3600000", "cleanup.policy": "delete"}
         told = topic_status(kube)
