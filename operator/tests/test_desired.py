@@ -6,7 +6,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from examples import EXAMPLES, OUTSIDE, POOLS, SMALLEST, changed, with_pool
+from examples import EXAMPLES, OUTSIDE, POOLS, SMALLEST, TUNED, changed, with_pool
 from walrus_operator.api.cluster import parse_spec
 from walrus_operator.desired.build import Bootstrap, Facts, PoolFacts, build, image_of
 from walrus_operator.desired.config import entries
@@ -67,6 +67,42 @@ def test_what_can_change_while_brokers_run_is_not_in_their_pods(other):
 def test_the_pods_do_not_change_once_the_cluster_is_founded():
     founding, founded = manifests(SMALLEST, bootstrap=True), manifests(SMALLEST)
     assert [made for made in founding if made["metadata"]["name"] != "orders-bootstrap"] == founded
+
+
+def test_what_users_add_to_pods_never_stands_above_what_the_operator_sets():
+    (made,) = (one for one in manifests(TUNED) if one["kind"] == "StatefulSet")
+    pod = template(made)
+    assert pod["metadata"]["labels"].items() >= {"example.com/team": "streams", "walrus.dev/pool": "general"}.items()
+    assert pod["metadata"]["annotations"]["example.com/owner"] == "someone"
+    assert made["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert pod["spec"]["priorityClassName"] == "important"
+    assert pod["spec"]["affinity"] == TUNED["pools"][0]["affinity"]
+    names = [one["name"] for one in pod["spec"]["containers"][0]["env"]]
+    assert len(names) == len(set(names))
+    assert {"ACCOUNT", "MALLOC_ARENA_MAX", "WALRUS_FSYNC"} <= set(names)
+
+
+def test_the_platform_says_as_whom_brokers_run_and_they_stay_restricted():
+    told = template(manifests(TUNED)[-1])["spec"]["securityContext"]
+    assert told == {
+        "runAsNonRoot": True,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_brokers_in_folders_of_nodes_stay_apart_whatever_else_is_asked_of_their_places():
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}}
+    made = manifests(with_pool(POOLS, 2, affinity={**apart, "podAffinity": {}}))[-1]
+    told = template(made)["spec"]["affinity"]
+    terms = told["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["topologyKey"] for term in terms] == ["kubernetes.io/hostname", "rack"]
+    assert told["podAffinity"] == {}
+
+
+def test_the_order_of_variables_means_nothing_to_brokers():
+    backwards = with_pool(TUNED, env=TUNED["pools"][0]["env"][::-1])
+    assert template(manifests(backwards)[-1]) == template(manifests(TUNED)[-1])
 
 
 def test_every_object_is_labelled_owned_and_hashed():

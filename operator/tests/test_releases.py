@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from driving import Operator, condition, converge, status
-from examples import POOLS, SMALLEST, changed
+from examples import POOLS, SMALLEST, changed, with_pool
 from simkube import SimKube
 from walrus_operator.api.cluster import parse_spec
 from walrus_operator.desired import statefulset
@@ -139,6 +139,37 @@ def test_brokers_are_made_anew_with_the_secret_of_a_registry_and_stay_where_nobo
     assert kube.objects[SET]["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     assert not set(uids(kube).values()) & set(before.values())
     assert condition(kube, "Ready")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        with_pool(SMALLEST, labels={"example.com/team": "a"}),
+        with_pool(SMALLEST, annotations={"example.com/owner": "a"}),
+        with_pool(SMALLEST, priorityClassName="important"),
+        with_pool(SMALLEST, env=[{"name": "A", "value": "b"}]),
+        with_pool(SMALLEST, affinity={"podAffinity": {}}),
+        changed(SMALLEST, podSecurity="Platform"),
+    ],
+    ids=lambda spec: next(
+        name for name in {**spec, **spec["pools"][0]} if name not in ("version", "pools", "name", "storage")
+    ),
+)
+def test_what_a_user_adds_to_pods_rolls_them_and_nothing_is_written_down_before(other):
+    known = {"affinity", "priority_class", "labels", "annotations", "env", "pod_security"}
+    assert (
+        not known & json.loads(pod_inputs(parse_spec(SMALLEST), parse_spec(SMALLEST).pools[0], "i", "").text()).keys()
+    )
+    kube = started()
+    before = uids(kube)
+    kube.put("orders", other)
+    converge(kube)
+    assert not set(uids(kube).values()) & set(before.values())
+    assert condition(kube, "Ready")["status"] == "True"
+    kube.put("orders", SMALLEST)
+    converge(kube)
+    assert kube.objects[SET]["spec"]["template"]["spec"].keys().isdisjoint({"priorityClassName", "affinity"})
+    assert Operator(kube).once().plan.is_idle
 
 
 def test_an_older_operator_takes_what_a_newer_one_has_made_as_it_is():

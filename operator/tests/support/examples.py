@@ -80,7 +80,45 @@ POOLS: dict[str, Any] = {
     ],
 }
 
-EXAMPLES = {"smallest": SMALLEST, "single": SINGLE, "outside": OUTSIDE, "pools": POOLS}
+TUNED: dict[str, Any] = {
+    "version": "1.0.0",
+    "podSecurity": "Platform",
+    "pools": [
+        {
+            "name": "general",
+            "storage": CLAIM,
+            "labels": {"example.com/team": "streams"},
+            "annotations": {"example.com/owner": "someone"},
+            "priorityClassName": "important",
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]}
+                        ]
+                    }
+                },
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 50,
+                            "podAffinityTerm": {
+                                "topologyKey": "kubernetes.io/hostname",
+                                "labelSelector": {"matchLabels": {"app": "noisy"}},
+                            },
+                        }
+                    ]
+                },
+            },
+            "env": [
+                {"name": "MALLOC_ARENA_MAX", "value": "2"},
+                {"name": "ACCOUNT", "valueFrom": {"secretKeyRef": {"name": "account", "key": "name"}}},
+            ],
+        }
+    ],
+}
+
+EXAMPLES = {"tuned": TUNED, "smallest": SMALLEST, "single": SINGLE, "outside": OUTSIDE, "pools": POOLS}
 
 
 def changed(spec: dict[str, Any], **fields: Any) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from walrus_operator.api.affinity import Affinity
 from walrus_operator.api.listeners import Listener, default_listeners
+from walrus_operator.api.pods import Annotations, Labels, PodSecurity, Variable
 from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, Spelled, VolumeSize, keyed_by, rules
 
 GROUP = "walrus.dev"
@@ -202,6 +204,16 @@ class Pool(Model):
     """Labels that a node must bear to run brokers of this pool."""
     tolerations: list[Toleration] | None = Field(default=None, max_length=32, json_schema_extra=ATOMIC)
     """Taints of nodes that the brokers of this pool accept."""
+    affinity: Affinity | None = None
+    """Where the brokers of this pool may run, besides `nodeSelector`."""
+    priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Priority class of the brokers' pods."""
+    labels: Labels | None = None
+    """Further labels of the brokers' pods."""
+    annotations: Annotations | None = None
+    """Further annotations of the brokers' pods."""
+    env: list[Variable] | None = Field(default=None, max_length=64, json_schema_extra=keyed_by("name"))
+    """Further variables of the brokers' containers."""
 
 
 class Segments(Model):
@@ -303,6 +315,10 @@ class ClusterSpec(Model):
                 "deletionPolicy: Delete cannot remove folders of nodes: with storage.hostPath use Retain",
             ),
             (
+                "self.podSecurity != 'Platform' || self.pools.all(p, !has(p.storage.hostPath))",
+                "podSecurity: Platform gives brokers users that own no folders of nodes: with storage.hostPath leave it out",
+            ),
+            (
                 f"{_BROKERS} == 1 || self.replication.factor <= {_BROKERS}",
                 "replication.factor is above the number of brokers: lower it, or add brokers",
             ),
@@ -344,6 +360,9 @@ class ClusterSpec(Model):
     """Version of the brokers: the tag of the node image that the operator is configured with. Instead of `image`."""
     image_pull_secrets: list[PullSecret] | None = Field(default=None, max_length=8, json_schema_extra=keyed_by("name"))
     """Secrets of this namespace with which the brokers' image is pulled from a registry that is not open to all."""
+    pod_security: PodSecurity = PodSecurity.OPERATOR
+    """Who says as which user and group brokers run: `Operator`, as 10001; `Platform`, which sets both itself, as
+    OpenShift does. Pods are restricted in any case."""
     pools: list[Pool] = Field(min_length=1, max_length=16, json_schema_extra=keyed_by("name"))
     """The brokers, grouped by kind. The first broker of the first pool founds the cluster."""
     replication: Replication = Replication()

@@ -9,6 +9,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Storage
+from walrus_operator.api.pods import PodSecurity
 from walrus_operator.desired import listeners
 from walrus_operator.desired import names as n
 from walrus_operator.desired.config import fsync_flag
@@ -43,6 +44,13 @@ class PodInputs:
     """The Secret that the brokers share; brokers of a cluster that is older than it have none."""
     listeners: list[dict[str, Any]] = field(default_factory=list)
     """Listeners of clients, without what every broker has anyway."""
+    affinity: dict[str, Any] = field(default_factory=dict)
+    priority_class: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    env: list[dict[str, Any]] = field(default_factory=list)
+    """Variables of users, by name."""
+    pod_security: str = str(PodSecurity.OPERATOR)
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer operator made them from besides."""
 
@@ -107,6 +115,12 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str, secret: str) -> PodInp
         image_pull_secrets=[one.name for one in spec.image_pull_secrets or ()],
         secret=secret,
         listeners=listener_inputs(spec),
+        affinity=_plain(pool.affinity) if pool.affinity else {},
+        priority_class=pool.priority_class_name or "",
+        labels=dict(pool.labels or {}),
+        annotations=dict(pool.annotations or {}),
+        env=sorted((_plain(variable) for variable in pool.env or ()), key=lambda one: str(one["name"])),
+        pod_security=str(spec.pod_security),
     )
 
 
@@ -163,9 +177,7 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         "terminationGracePeriodSeconds": 30,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": n.USER,
-            "runAsGroup": n.USER,
-            "fsGroup": n.USER,
+            **_users(inputs),
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -182,13 +194,27 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         spec["nodeSelector"] = inputs.node_selector
     if inputs.tolerations:
         spec["tolerations"] = inputs.tolerations
+    if inputs.priority_class:
+        spec["priorityClassName"] = inputs.priority_class
+    if inputs.affinity:
+        spec["affinity"] = inputs.affinity
     if storage.host_path is not None:
         path = f"{storage.host_path.path}/{names.namespace}/{names.cluster}/{pool}"
         spec["volumes"].append({"name": "data", "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
         spec["initContainers"] = [_owner_of_folder(inputs)]
-        spec["affinity"] = {"podAntiAffinity": _one_per_host(owner, pool)}
-    metadata = {"labels": names.labels(pool), "annotations": {n.REVISION: inputs.revision()}}
+        spec["affinity"] = _one_per_host(owner, pool, inputs.affinity)
+    metadata = {
+        "labels": {**inputs.labels, **names.labels(pool)},
+        "annotations": {**inputs.annotations, n.REVISION: inputs.revision()},
+    }
     return {"metadata": metadata, "spec": spec}
+
+
+def _users(inputs: PodInputs) -> Manifest:
+    """As whom brokers run; nothing where the platform says it, and refuses whoever asks for a user."""
+    if inputs.pod_security == PodSecurity.PLATFORM:
+        return {}
+    return {"runAsUser": n.USER, "runAsGroup": n.USER, "fsGroup": n.USER}
 
 
 def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
@@ -205,6 +231,7 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         {"name": "WALRUS_FSYNC", "value": inputs.fsync},
         *listeners.options(inputs.listeners),
     ]
+    env += inputs.env
     mounts: list[Manifest] = [{"name": "data", "mountPath": n.DATA_DIR}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108
     if inputs.secret:
         env.append(variable())
@@ -268,12 +295,12 @@ def _spread(names: n.Names, topology: str) -> Manifest:
     }
 
 
-def _one_per_host(owner: Owner, pool: str) -> Manifest:
-    """Two brokers on one host would share a folder. Which broker is which, the folder knows."""
-    selector = {"matchLabels": owner.names.selector(pool)}
-    return {
-        "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": _HOST}],
-    }
+def _one_per_host(owner: Owner, pool: str, affinity: Manifest) -> Manifest:
+    """The user's affinity, and one broker on each host: two would share a folder. Which is which, the folder knows."""
+    term = {"labelSelector": {"matchLabels": owner.names.selector(pool)}, "topologyKey": _HOST}
+    apart = affinity.get("podAntiAffinity", {})
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {**affinity, "podAntiAffinity": {**apart, required: [term, *apart.get(required, ())]}}
 
 
 def _owner_of_folder(inputs: PodInputs) -> Manifest:
