@@ -214,8 +214,10 @@ def test_the_log_level_changes_while_it_runs(node: Make) -> None:
     founder.wait_ready()
     assert " INFO " not in founder.log.read_text()
     with admin(founder) as client:
+        assert client.status().log_level == "warn"
         client.set_log_level("info,walrus_broker=debug")
         assert " INFO " in founder.log.read_text()
+        assert client.status().log_level == "info,walrus_broker=debug"
         with pytest.raises(errors.InvalidRequest, match="no log level"):
             client.set_log_level("loud")
 

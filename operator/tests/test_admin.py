@@ -17,6 +17,7 @@ ANSWERS = {
     "Status": admin_pb2.StatusResponse(),
     "CaughtUp": admin_pb2.CaughtUpResponse(),
     "SetConfig": admin_pb2.SetConfigResponse(version=3),
+    "SetLogLevel": admin_pb2.SetLogLevelResponse(),
     "SetReplication": admin_pb2.SetReplicationResponse(),
     "TransferLeadership": admin_pb2.TransferLeadershipResponse(leader=2),
 }
@@ -61,9 +62,10 @@ def server():
 def changes(brokers, secrets=None):
     """Every call that changes something."""
     return [
-        brokers.set_config("127.0.0.1", {"segments.max_entries": 7}, 2, secrets),
+        brokers.set_config("127.0.0.1", {"segments.max_entries": 7}, (), 2, secrets),
         brokers.set_replication("127.0.0.1", Replication(3, 2), secrets),
         brokers.transfer_leadership("127.0.0.1", secrets),
+        brokers.set_log_level("127.0.0.1", "debug", secrets),
     ]
 
 
@@ -109,7 +111,7 @@ def test_changes_carry_the_token_of_the_first_secret_and_questions_none(server, 
         await brokers.close()
 
     asyncio.run(story())
-    methods = ["SetConfig", "SetReplication", "TransferLeadership"]
+    methods = ["SetConfig", "SetReplication", "TransferLeadership", "SetLogLevel"]
     assert server.asked == [
         ("CaughtUp", None),
         *((method, f"Bearer {token}") for method in methods),

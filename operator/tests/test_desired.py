@@ -54,6 +54,7 @@ def test_kubernetes_takes_the_manifests(name):
     "other",
     [
         changed(OUTSIDE, segments={"maxEntries": 9}),
+        changed(OUTSIDE, config={"dynamic": {"copies.moves_max": 3, "log.level": "debug"}}),
         changed(OUTSIDE, deletionPolicy="Delete"),
         changed(OUTSIDE, replication={"factor": 1}),
         changed(OUTSIDE, listeners=[one | {"type": "LoadBalancer"} if "type" in one else one for one in LISTENERS]),

@@ -484,7 +484,8 @@ def test_the_verbs_used_are_the_verbs_granted():
         "Pod/eviction": "pods/eviction",
         **{kind.name: kind.plural for kind in KINDS.values()},
     }
-    asked = {(verb, plural[kind]) for verb, kind in used if kind not in ("config", "leadership", "topic", "topics")}
+    admin = ("config", "leadership", "level", "topic", "topics")
+    asked = {(verb, plural[kind]) for verb, kind in used if kind not in admin}
     rules = (*RULES, *NODE_RULES)
     granted = {(verb, resource) for _, resource, verbs in rules for verb in verbs if verb != "watch"}
     assert granted - asked == {("list", "walrusclusters")}  # by the resync

@@ -153,4 +153,7 @@ class Reconciler:
 
 def _explained(error: ValidationError) -> str:
     """What is wrong, by field."""
-    return "; ".join(f"spec.{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors()[:5])
+    return "; ".join(
+        f"spec.{'.'.join(map(str, part['loc']))}: {part['msg'].removeprefix('Value error, ')}"
+        for part in error.errors()[:5]
+    )

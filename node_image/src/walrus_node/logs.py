@@ -15,6 +15,17 @@ from walrus_node.words import escaped
 _LEVELS = {"trace": logging.DEBUG, "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING}
 
 
+class _Level:
+    """What the process logs. There is one, as `logging` and the Rust side have one each."""
+
+    text = "info"
+
+
+def level() -> str:
+    """What is logged now: a level, or a filter in the syntax of `RUST_LOG`."""
+    return _Level.text
+
+
 def set_up(config: Config) -> None:
     """Python's lines go to standard output, Rust's to standard error, both to the file if one is given."""
     if config.log_file is not None:
@@ -27,14 +38,16 @@ def set_up(config: Config) -> None:
     lines.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[lines], level=_python_level(config.log_level))
     walrus_core.init_logging(config.log_level)
+    _Level.text = config.log_level
 
 
 def change_level(text: str) -> None:
     """Let other lines through, until the node is restarted; raises `ValueError` for what is no level or filter."""
-    level = parse_log_level(text)
-    walrus_core.set_log_filter(level)
-    logging.getLogger().setLevel(_python_level(level))
-    logging.getLogger(__name__).info("log level is %s now", level)
+    wanted = parse_log_level(text)
+    walrus_core.set_log_filter(wanted)
+    logging.getLogger().setLevel(_python_level(wanted))
+    _Level.text = wanted
+    logging.getLogger(__name__).info("log level is %s now", wanted)
 
 
 class _Lines(logging.Formatter):

@@ -83,6 +83,10 @@ POOLS: dict[str, Any] = {
 TUNED: dict[str, Any] = {
     "version": "1.0.0",
     "podSecurity": "Platform",
+    "config": {
+        "dynamic": {"log.level": "debug", "copies.moves_max": 4},
+        "static": {"no-auto-create-topics": "true", "hand-over-timeout": "30s"},
+    },
     "pools": [
         {
             "name": "general",

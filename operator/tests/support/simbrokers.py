@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections import Counter
 
 from simtopics import SimTopicCalls
-from walrus_operator.objects import POD
+from walrus_operator.api.config import DYNAMIC, LOG_LEVEL, LOG_LEVEL_DEFAULT
+from walrus_operator.objects import POD, uid_of
 from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
 from walrus_operator.observe.snapshot import Broker, Config, Member
 
-KEYS = ("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms")
+KEYS = {
+    *("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms"),
+    *DYNAMIC,
+} - {LOG_LEVEL}
 
 
 class SimBrokers(SimTopicCalls):
@@ -61,6 +65,7 @@ class SimBrokers(SimTopicCalls):
             backend_reason="",
             synced_writes="direct",
             cached_reason="",
+            log_level=self.kube.levels.get(uid_of(pod), LOG_LEVEL_DEFAULT),
             bytes_free=50,
             bytes_total=100,
         )
@@ -146,7 +151,15 @@ class SimBrokers(SimTopicCalls):
         version, entries = self.kube.config[identity["cluster"]]
         return Config(version, dict(entries))
 
-    async def set_config(self, host, entries, expect_version, secrets):
+    async def set_log_level(self, host, level, secrets):
+        ref, _ = self._find(host)
+        self._permits(ref, secrets)
+        if self.kube.refuses_config:
+            raise ConfigRefused(f"{level!r} is no log level")
+        with self.kube._write("set", "level"):
+            self.kube.levels[uid_of(self.kube.objects[ref])] = level
+
+    async def set_config(self, host, entries, unset, expect_version, secrets):
         ref, identity = self._find(host)
         self._permits(ref, secrets)
         self._needs_leader(ref, identity)
@@ -156,7 +169,9 @@ class SimBrokers(SimTopicCalls):
         with self.kube._write("set", "config"):
             if version != expect_version:
                 raise ConfigMoved(f"at {version}, not {expect_version}")
-            assert set(entries) <= set(KEYS)
-            if {**had, **entries} != had:
-                self.kube.config[identity["cluster"]] = (version + 1, {**had, **entries})
+            assert {*entries, *unset} <= set(KEYS)
+            assert not {*entries} & {*unset}
+            wanted = {name: value for name, value in {**had, **entries}.items() if name not in unset}
+            if wanted != had:
+                self.kube.config[identity["cluster"]] = (version + 1, wanted)
         return self.kube.config[identity["cluster"]][0]

@@ -41,6 +41,7 @@ class SimKube(SimApi):
         self.topics = SimTopics(self)
         self.disks = {}  # claim or folder of a node -> identity on its disk
         self.files = {}  # uid of a pod -> what its file holds that mounts the Secret
+        self.levels = {}  # uid of a pod -> what its broker logs, where that was told
         self.config = {}  # cluster id -> (version, entries)
         self.replication = {}  # cluster id -> Replication
         self.members = {}  # cluster id -> {identity of a disk: name of its broker}; who is in once, stays

@@ -16,7 +16,7 @@ from walrus_operator.kube.api import READ_MAX_S, WRITE_MAX_S, Unreachable
 from walrus_operator.objects import CLUSTER, LEASE, Ref, ref_of
 
 CHANGES = (
-    *("set_config", "set_replication", "transfer_leadership"),
+    *("set_config", "set_log_level", "set_replication", "transfer_leadership"),
     *("make_topic", "set_topic_config", "set_topic_partitions", "remove_topic"),
 )
 

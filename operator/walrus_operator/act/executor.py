@@ -32,6 +32,7 @@ from walrus_operator.plan.actions import (
     RestartPod,
     RollPod,
     SetConfig,
+    SetLogLevel,
     SetReplication,
     TransferLeadership,
     Wait,
@@ -146,7 +147,7 @@ class Executor:
                 await self._tell(
                     snapshot,
                     lambda host: self._brokers.set_config(
-                        host, action.entries, action.expect_version, snapshot.credentials()
+                        host, action.entries, action.unset, action.expect_version, snapshot.credentials()
                     ),
                 )
             case SetReplication():
@@ -154,6 +155,8 @@ class Executor:
                     snapshot,
                     lambda host: self._brokers.set_replication(host, action.replication, snapshot.credentials()),
                 )
+            case SetLogLevel():
+                await self._set_log_level(action, snapshot)
             case Advertise():
                 await self._kube.apply(_advertised(action, snapshot.cluster))
             case RestartPod():
@@ -244,6 +247,14 @@ class Executor:
                 continue
             return
         raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"the configuration could not be set: {trouble}"))
+
+    async def _set_log_level(self, action: SetLogLevel, snapshot: Snapshot) -> None:
+        try:
+            await self._brokers.set_log_level(snapshot.pods[action.pod].ip or "", action.level, snapshot.credentials())
+        except ConfigRefused as refused:
+            raise Stopped(Wait(Gate.CONFIG_REFUSED, f"{action.pod}: {refused}")) from refused
+        except BrokerError as error:
+            raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"the log level could not be set: {error}")) from error
 
     async def _restart(self, action: RestartPod, snapshot: Snapshot) -> None:
         """Look again with fresh eyes: only this pod, and only while its broker is still in no cluster."""

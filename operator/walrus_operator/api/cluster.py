@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from walrus_operator.api.affinity import Affinity
+from walrus_operator.api.config import Config
 from walrus_operator.api.listeners import Listener, default_listeners
-from walrus_operator.api.pods import Annotations, Labels, PodSecurity, Variable
+from walrus_operator.api.pods import Annotations, Labels, PodSecurity, PullSecret, Resources, Toleration, Variable
 from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, Spelled, VolumeSize, keyed_by, rules
 
 GROUP = "walrus.dev"
@@ -128,40 +129,6 @@ class Storage(Model):
     """A disk of the machine itself, through a storage class of local persistent volumes."""
     host_path: HostPath | None = None
     """A folder of the node. Needs `allowHostPath`, and a namespace whose pod security allows it."""
-
-
-Amount = Annotated[
-    int | str,
-    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "maxLength": 20}),
-    Spelled(
-        "^[0-9]{1,12}([.][0-9]{1,6})?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$",
-        "must be an amount of 0 or more: 500m or 2 of cpu, 1.5Gi of memory",
-    ),
-]
-
-
-class Resources(Model):
-    """Compute resources of each broker's container."""
-
-    requests: dict[str, Amount] | None = Field(default=None, max_length=8)
-    """What a broker is guaranteed, for example `{cpu: 500m, memory: 1Gi}`."""
-    limits: dict[str, Amount] | None = Field(default=None, max_length=8)
-    """What a broker may use at most."""
-
-
-class Toleration(Model):
-    """A taint of nodes that the brokers of a pool accept."""
-
-    key: Annotated[str, Field(max_length=316)] | None = None
-    """Key of the taint; without it every key."""
-    operator: Literal["Exists", "Equal"] | None = None
-    """How `value` is compared; without it `Equal`."""
-    value: Label | None = None
-    """Value of the taint."""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Effect of the taint; without it every effect."""
-    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """How long a `NoExecute` taint is tolerated; without it for ever."""
 
 
 class Pool(Model):
@@ -294,13 +261,6 @@ class DeletionPolicy(StrEnum):
     DELETE = "Delete"
 
 
-class PullSecret(Model):
-    """A Secret of the cluster's namespace that a registry of images asks for."""
-
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Its name; its type is `kubernetes.io/dockerconfigjson`."""
-
-
 _BROKERS = "self.pools.map(p, p.replicas).sum()"
 
 
@@ -316,7 +276,10 @@ class ClusterSpec(Model):
             ),
             (
                 "self.podSecurity != 'Platform' || self.pools.all(p, !has(p.storage.hostPath))",
-                "podSecurity: Platform gives brokers users that own no folders of nodes: with storage.hostPath leave it out",
+                (
+                    "podSecurity: Platform gives brokers users that own no folders of nodes: with storage.hostPath"
+                    " leave it out"
+                ),
             ),
             (
                 f"{_BROKERS} == 1 || self.replication.factor <= {_BROKERS}",
@@ -375,6 +338,8 @@ class ClusterSpec(Model):
         default_factory=default_listeners, max_length=16, json_schema_extra=keyed_by("name")
     )
     """How clients reach the brokers; by default one of each protocol, inside Kubernetes."""
+    config: Config = Config()
+    """Settings of brokers that have no field of their own."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What happens to the volumes when the WalrusCluster is deleted."""
 

@@ -1,9 +1,9 @@
-"""What users add to the pods of a pool: labels, annotations, variables. What the operator sets itself is refused."""
+"""What users say of the pods of a pool, in the words of Kubernetes. What the operator sets itself is refused."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -117,3 +117,44 @@ class Variable(Model):
     """Its value. A `$(NAME)` in it stands for another variable."""
     value_from: ValueFrom | None = None
     """Where its value comes from instead. Pods do not restart when that changes."""
+
+
+Amount = Annotated[
+    int | str,
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "maxLength": 20}),
+    Spelled(
+        "^[0-9]{1,12}([.][0-9]{1,6})?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$",
+        "must be an amount of 0 or more: 500m or 2 of cpu, 1.5Gi of memory",
+    ),
+]
+
+
+class Resources(Model):
+    """Compute resources of each broker's container."""
+
+    requests: dict[str, Amount] | None = Field(default=None, max_length=8)
+    """What a broker is guaranteed, for example `{cpu: 500m, memory: 1Gi}`."""
+    limits: dict[str, Amount] | None = Field(default=None, max_length=8)
+    """What a broker may use at most."""
+
+
+class Toleration(Model):
+    """A taint of nodes that the brokers of a pool accept."""
+
+    key: Annotated[str, Field(max_length=316)] | None = None
+    """Key of the taint; without it every key."""
+    operator: Literal["Exists", "Equal"] | None = None
+    """How `value` is compared; without it `Equal`."""
+    value: Label | None = None
+    """Value of the taint."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint; without it every effect."""
+    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """How long a `NoExecute` taint is tolerated; without it for ever."""
+
+
+class PullSecret(Model):
+    """A Secret of the cluster's namespace that a registry of images asks for."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Its name; its type is `kubernetes.io/dockerconfigjson`."""

@@ -51,6 +51,8 @@ class Facts:
     """The spec as JSON, where it is to be kept as the last one that was accepted."""
     cluster_id: str = ""
     """Which cluster it is, to be kept beside it; "" before it is founded."""
+    settings: frozenset[str] = frozenset()
+    """Settings that brokers have from `config.dynamic`, to be kept beside it."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -58,8 +60,8 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     owner = facts.owner
     made = budget(owner, sum(pool.replicas for pool in facts.pools.values()), facts.unavailable_max)
     if facts.accepted is not None:
-        made.append(accepted_map(owner, facts.accepted, facts.cluster_id))
-    made += [_account(owner), config_map(owner)]
+        made.append(accepted_map(owner, facts.accepted, facts.cluster_id, facts.settings))
+    made += [_account(owner), config_map(owner, spec.config.log_level)]
     if facts.bootstrap is not None:
         founder = facts.bootstrap
         made.append(bootstrap_map(owner, founder.founder, founder.untold, spec.replication, spec.brokers))

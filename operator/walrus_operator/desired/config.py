@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from walrus_operator.api.cluster import ClusterSpec, Fsync, FsyncMode, Replication
 from walrus_operator.api.units import bytes_of, milliseconds_of
 from walrus_operator.desired import names as n
@@ -9,14 +11,18 @@ from walrus_operator.desired.manifest import Owner, object_of
 from walrus_operator.objects import CONFIG_MAP, Manifest
 
 
-def config_map(owner: Owner) -> Manifest:
-    """Environment of every broker. Nothing of the spec is in it: a pod that restarts must come back as it was."""
+def config_map(owner: Owner, log_level: str | None) -> Manifest:
+    """Environment of every broker. A pod that restarts must come back as it was: of the spec it has what brokers are
+    told while they run, too.
+    """
     names = owner.names
     data = {
         "WALRUS_BIND_HOST": "0.0.0.0",  # noqa: S104 - a pod's network is its own
         "WALRUS_DATA_DIR": n.DATA_DIR,
         "WALRUS_JOIN": f"{names.brokers}.{names.namespace}.svc:{n.RAFT_PORT}",
     }
+    if log_level is not None:
+        data["WALRUS_LOG_LEVEL"] = log_level
     return object_of(owner, CONFIG_MAP, names.config, data=data)
 
 
@@ -38,9 +44,14 @@ def bootstrap_map(owner: Owner, founder: str, untold: str, replication: Replicat
     return made
 
 
-def accepted_map(owner: Owner, spec: str, cluster_id: str) -> Manifest:
-    """Keeps the last spec that was accepted, as JSON, and which cluster it is. A status may be pruned; this is not."""
+def accepted_map(owner: Owner, spec: str, cluster_id: str, settings: Iterable[str]) -> Manifest:
+    """Keeps the last spec that was accepted, as JSON, and which cluster it is. A status may be pruned; this is not.
+
+    *settings* are those that brokers have from `config.dynamic`: one that is taken out of it is taken back there.
+    """
     data = {n.ACCEPTED_SPEC: spec} | ({n.CLUSTER_ID: cluster_id} if cluster_id else {})
+    if told := ",".join(sorted(settings)):
+        data[n.SETTINGS] = told
     return object_of(owner, CONFIG_MAP, owner.names.accepted, data=data)
 
 
@@ -52,6 +63,7 @@ def entries(spec: ClusterSpec) -> dict[str, int]:
         "segments.max_bytes": bytes_of(segments.max_bytes),
         "segments.max_age_ms": milliseconds_of(segments.max_age) if segments.max_age else 0,
         "segments.check_interval_ms": milliseconds_of(segments.check_interval),
+        **spec.config.entries,
     }
 
 

@@ -35,6 +35,8 @@ ADVERTISED = f"{GROUP}/advertised"
 
 ACCEPTED_SPEC = "spec"
 """Key of the ConfigMap with the last spec that was accepted."""
+SETTINGS = "settings"
+"""Key of the same ConfigMap with the names of settings that brokers have from `config.dynamic`, with commas between."""
 CLUSTER_ID = "clusterId"
 """Key of the same ConfigMap with the identity of the cluster, once it is founded."""
 POD_NAME = "statefulset.kubernetes.io/pod-name"

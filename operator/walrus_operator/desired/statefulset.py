@@ -9,6 +9,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Storage
+from walrus_operator.api.config import hand_over_ms
 from walrus_operator.api.pods import PodSecurity
 from walrus_operator.desired import listeners
 from walrus_operator.desired import names as n
@@ -21,6 +22,9 @@ from walrus_operator.objects import STATEFUL_SET, Manifest
 
 _ZONE = "topology.kubernetes.io/zone"
 _HOST = "kubernetes.io/hostname"
+_GRACE_S = 30
+_CLOSING_S = 20
+"""What a broker has after it has handed over: several times what it takes to close."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class PodInputs:
     annotations: dict[str, str] = field(default_factory=dict)
     env: list[dict[str, Any]] = field(default_factory=list)
     """Variables of users, by name."""
+    options: dict[str, str] = field(default_factory=dict)
+    """Options of `walrus-node` for which the spec has no field of its own."""
     pod_security: str = str(PodSecurity.OPERATOR)
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer operator made them from besides."""
@@ -120,6 +126,7 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str, secret: str) -> PodInp
         labels=dict(pool.labels or {}),
         annotations=dict(pool.annotations or {}),
         env=sorted((_plain(variable) for variable in pool.env or ()), key=lambda one: str(one["name"])),
+        options=spec.config.options,
         pod_security=str(spec.pod_security),
     )
 
@@ -173,8 +180,7 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         "automountServiceAccountToken": False,
         # Variables of Services would shadow those of the broker where a Service is called `walrus`.
         "enableServiceLinks": False,
-        # A broker hands over what it leads for 10 s at most (`--hand-over-timeout`), and closes within 2 s.
-        "terminationGracePeriodSeconds": 30,
+        "terminationGracePeriodSeconds": _grace_s(inputs),
         "securityContext": {
             "runAsNonRoot": True,
             **_users(inputs),
@@ -210,6 +216,12 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
     return {"metadata": metadata, "spec": spec}
 
 
+def _grace_s(inputs: PodInputs) -> int:
+    """A broker hands over what it leads for 10 s at most, or as long as it was told, and closes within 2 s."""
+    told_ms = hand_over_ms(inputs.options)
+    return _GRACE_S if told_ms is None else max(_GRACE_S, -(-told_ms // 1000) + _CLOSING_S)
+
+
 def _users(inputs: PodInputs) -> Manifest:
     """As whom brokers run; nothing where the platform says it, and refuses whoever asks for a user."""
     if inputs.pod_security == PodSecurity.PLATFORM:
@@ -230,6 +242,10 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         {"name": "WALRUS_BACKEND", "value": inputs.backend},
         {"name": "WALRUS_FSYNC", "value": inputs.fsync},
         *listeners.options(inputs.listeners),
+    ]
+    env += [
+        {"name": f"WALRUS_{name.replace('-', '_').upper()}", "value": inputs.options[name]}
+        for name in sorted(inputs.options)
     ]
     env += inputs.env
     mounts: list[Manifest] = [{"name": "data", "mountPath": n.DATA_DIR}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -49,12 +49,17 @@ class AdminBrokers:
         return Config(told.version, dict(told.entries))
 
     async def set_config(
-        self, host: str, entries: Mapping[str, int], expect_version: int, secrets: bytes | None
+        self,
+        host: str,
+        entries: Mapping[str, int],
+        unset: Iterable[str],
+        expect_version: int,
+        secrets: bytes | None,
     ) -> int:
         """Change the cluster's configuration."""
         try:
             return await self._change(
-                host, lambda client: client.set_config(entries, expect_version=expect_version), secrets
+                host, lambda client: client.set_config(entries, unset=unset, expect_version=expect_version), secrets
             )
         except errors.VersionMismatch as moved:
             raise ConfigMoved(str(moved)) from moved
@@ -133,6 +138,13 @@ class AdminBrokers:
                 raise BrokerError(f"{host}: {refused}") from refused
             raise TopicRefused(str(refused)) from refused
 
+    async def set_log_level(self, host: str, level: str, secrets: bytes | None) -> None:
+        """Let this broker log more or less."""
+        try:
+            await self._change(host, lambda client: client.set_log_level(level), secrets)
+        except errors.RejectedError as refused:
+            raise ConfigRefused(str(refused)) from refused
+
     async def _ask(self, host: str, ask: Callable[[AdminClient], T]) -> T:
         """A question that brokers ask each other first, before they answer; a refusal is as good as no answer."""
         try:
@@ -201,6 +213,7 @@ def _broker(told: Status) -> Broker:
         cached_reason=storage.cached_reason or "",
         bytes_free=storage.bytes_free,
         bytes_total=storage.bytes_total,
+        log_level=told.log_level,
         members=tuple(Member(node.disk, node.name, node.alive) for node in told.nodes),
     )
 

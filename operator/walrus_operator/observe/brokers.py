@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from walrus_operator.desired.topics import Wanted
@@ -45,9 +45,14 @@ class Brokers(Protocol):
         """The cluster's configuration, as the broker knows it. Raises `BrokerError`."""
 
     async def set_config(
-        self, host: str, entries: Mapping[str, int], expect_version: int, secrets: bytes | None
+        self,
+        host: str,
+        entries: Mapping[str, int],
+        unset: Iterable[str],
+        expect_version: int,
+        secrets: bytes | None,
     ) -> int:
-        """Change the cluster's configuration; returns its version.
+        """Change the cluster's configuration, and take settings back to each broker's own; returns its version.
 
         Raises `ConfigMoved` where it is not at `expect_version`, `ConfigRefused`, `BrokerError`.
         """
@@ -86,6 +91,9 @@ class Brokers(Protocol):
 
     async def remove_topic(self, host: str, topic: str, secrets: bytes | None) -> None:
         """Delete a topic with its records; one that is gone is fine. Raises `TopicRefused`, `BrokerError`."""
+
+    async def set_log_level(self, host: str, level: str, secrets: bytes | None) -> None:
+        """Let this broker log more or less, until it is started again. Raises `ConfigRefused`, `BrokerError`."""
 
 
 async def look_all(brokers: Brokers, hosts: Mapping[str, str]) -> dict[str, Broker | None]:

@@ -297,6 +297,8 @@ class Broker:
     cached_reason: str
     bytes_free: int
     bytes_total: int
+    log_level: str = ""
+    """What it logs; "" where it does not tell."""
     members: tuple[Member, ...] = ()
     """Everyone in its cluster, as it knows them."""
 

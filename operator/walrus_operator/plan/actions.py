@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from walrus_operator.api.cluster import ClusterSpec
+from walrus_operator.api.config import LOG_LEVEL
 from walrus_operator.desired.manifest import Owner
 from walrus_operator.objects import SECRET, Manifest, Ref, ref_of
 from walrus_operator.observe.snapshot import Replication
@@ -97,9 +98,23 @@ class SetConfig:
 
     entries: Mapping[str, int]
     expect_version: int
+    unset: tuple[str, ...] = ()
+    """Settings that go back to each broker's own option."""
 
     def __str__(self) -> str:
-        return "Set " + ", ".join(f"{key}={value}" for key, value in sorted(self.entries.items()))
+        changes = [f"{key}={value}" for key, value in sorted(self.entries.items())]
+        return "Set " + ", ".join([*changes, *(f"{key} as it is by default" for key in self.unset)])
+
+
+@dataclass(frozen=True)
+class SetLogLevel:
+    """Let a broker log more or less. It is that broker's own, and lasts until it is started again."""
+
+    pod: str
+    level: str
+
+    def __str__(self) -> str:
+        return f"Set {LOG_LEVEL} of {self.pod} to {self.level}"
 
 
 @dataclass(frozen=True)
@@ -174,6 +189,7 @@ Action = (
     | HoldDeletion
     | SetConfig
     | SetReplication
+    | SetLogLevel
     | RestartPod
     | Advertise
     | TransferLeadership

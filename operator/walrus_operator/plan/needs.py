@@ -21,6 +21,7 @@ from walrus_operator.plan.actions import (
     RestartPod,
     RollPod,
     SetConfig,
+    SetLogLevel,
     SetReplication,
     TransferLeadership,
     Wait,
@@ -70,7 +71,7 @@ def held_up(action: Action, refused: Set[Ref], names: Names) -> bool:
     """
     accepted = Ref(CONFIG_MAP.name, names.namespace, names.accepted)
     match action:
-        case SetConfig() | SetReplication():
+        case SetConfig() | SetReplication() | SetLogLevel():
             return accepted in refused
         case HoldDeletion(held=False):
             return any(ref.kind == CLAIM.name for ref in refused)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image_of
-from walrus_operator.desired.config import entries
 from walrus_operator.desired.manifest import Owner, sealed, taking_over
 from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, REVISION
 from walrus_operator.desired.services import places
@@ -23,7 +22,7 @@ from walrus_operator.objects import (
     ref_of,
     uid_of,
 )
-from walrus_operator.observe.snapshot import Replication, Snapshot
+from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.accepted import kept_in, last_accepted, present_spec
 from walrus_operator.plan.actions import (
     Action,
@@ -35,12 +34,11 @@ from walrus_operator.plan.actions import (
     Plan,
     Prune,
     RemoveClaim,
-    SetConfig,
-    SetReplication,
     Wait,
 )
 from walrus_operator.plan.advertising import advertise
 from walrus_operator.plan.budget import unavailable_max
+from walrus_operator.plan.configuration import configure, remembered
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
@@ -90,6 +88,7 @@ def _plan(
         unavailable_max(snapshot),
         present_spec(snapshot) if accepted else None,
         next(iter(snapshot.cluster_ids()), ""),
+        remembered(spec, snapshot),
     )
     desired = build(spec, facts)
     taken = _taken(desired, snapshot) | _secret_taken(snapshot)
@@ -108,7 +107,7 @@ def _plan(
     return Plan(
         possible(repairs, taken.keys(), owner.names),
         tuple(step for step in steps if not held_up(step, taken.keys(), owner.names)),
-        possible(_configure(spec, snapshot), taken.keys(), owner.names),
+        possible(configure(spec, snapshot), taken.keys(), owner.names),
         waits=(*dict.fromkeys(taken.values()), *waits, *pending, *refused, *extra),
         outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
         spec=spec,
@@ -306,26 +305,3 @@ def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan], *, everyone: bo
             if broker is None:
                 return Wait(Gate.UNKNOWN_BROKER, f"{expected} is ready but its Admin API does not answer")
     return None
-
-
-def _configure(spec: ClusterSpec, snapshot: Snapshot) -> tuple[Action, ...]:
-    """What the metadata do not say yet."""
-    return (*_replicate(spec, snapshot), *_set_entries(spec, snapshot))
-
-
-def _replicate(spec: ClusterSpec, snapshot: Snapshot) -> tuple[SetReplication, ...]:
-    """Once so many brokers serve: before, no new segment would find its write quorum."""
-    wanted = Replication(spec.replication.factor, spec.replication.acknowledged_by)
-    told = snapshot.replication()
-    members = [name for name, broker in snapshot.brokers.items() if broker is not None and broker.cluster_id]
-    serving = sum(snapshot.pods[name].ready for name in members)
-    return () if told in (None, wanted) or serving < wanted.factor else (SetReplication(wanted),)
-
-
-def _set_entries(spec: ClusterSpec, snapshot: Snapshot) -> tuple[SetConfig, ...]:
-    """Entries that the brokers do not have yet; keys that are not ours stay as they are."""
-    if snapshot.config is None:
-        return ()
-    wanted = entries(spec)
-    different = {key: value for key, value in wanted.items() if snapshot.config.entries.get(key) != value}
-    return (SetConfig(different, snapshot.config.version),) if different else ()

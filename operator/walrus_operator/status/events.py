@@ -21,6 +21,7 @@ from walrus_operator.plan.actions import (
     RestartPod,
     RollPod,
     SetConfig,
+    SetLogLevel,
     SetReplication,
     TransferLeadership,
 )
@@ -104,7 +105,7 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.REMOVED, str(action)))
             case Grow():
                 made.append(Event(Reason.GROWING, str(action)))
-            case SetConfig() | SetReplication():
+            case SetConfig() | SetReplication() | SetLogLevel():
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
             case Advertise():
                 made.append(Event(Reason.ADVERTISED, str(action)))

@@ -204,6 +204,7 @@ class Status:
     copies: Copies | None  # None as long as it is in no cluster
     replication: Replication | None  # None as long as it is in no cluster
     spare_nodes: int | None  # that may stop now, whichever they are; known to the node that leads the metadata
+    log_level: str  # what the node logs now, as `set_log_level` takes it; empty where it does not tell
 
     @classmethod
     def parse(cls, message: admin_pb2.StatusResponse) -> "Status":
@@ -221,6 +222,7 @@ class Status:
             copies=Copies.parse(message.copies) if message.HasField("copies") else None,
             replication=Replication.parse(message.replication) if message.HasField("replication") else None,
             spare_nodes=message.spare_nodes if message.HasField("spare_nodes") else None,
+            log_level=message.log_level,
         )
 
 

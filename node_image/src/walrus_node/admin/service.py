@@ -69,7 +69,9 @@ class AdminService(TopicCalls):
     async def Status(self, _request: admin_pb2.StatusRequest, _context: Context) -> Any:  # noqa: N802
         view, identity = self._view, self._view.identity()
         missing = view.missing()
-        answer = admin_pb2.StatusResponse(ready=not missing, missing=missing, identity=identity, storage=view.storage())
+        answer = admin_pb2.StatusResponse(
+            ready=not missing, missing=missing, identity=identity, storage=view.storage(), log_level=logs.level()
+        )
         store = view.store()
         if store is None:
             return answer
