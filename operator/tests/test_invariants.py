@@ -23,6 +23,7 @@ from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Ref, uid_of
 
 CLUSTER = Ref("WalrusCluster", "shop", "orders")
 SET = Ref("StatefulSet", "shop", "orders-general")
+ACCEPTED = Ref("ConfigMap", "shop", "orders-accepted")
 SPECS = [
     SMALLEST,
     with_pool(SMALLEST, replicas=1),
@@ -40,6 +41,8 @@ SPECS = [
     changed(SMALLEST, version="sick"),
     with_pool(changed(SMALLEST, version="2.0.0", replication={"factor": 1}), replicas=1),
     with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}),
+    changed(SMALLEST, hibernate=True),
+    changed(SMALLEST, config={"dynamic": {"copies.moves_max": 3, "log.level": "debug"}}),
 ]
 NODES = [f"node-{number}" for number in range(3)]
 PODS = [f"orders-{pool}-{ordinal}" for pool in ("general", "more") for ordinal in range(3)]
@@ -121,8 +124,12 @@ class Watched(SimKube):
             assert claim is None or not of_others(claim)
         if found is None:
             return
-        had = found["spec"]["replicas"]
-        asked = int(found["metadata"]["annotations"]["walrus.dev/replicas"])
+        had, told = found["spec"]["replicas"], found["metadata"]["annotations"]
+        if "walrus.dev/hibernated" in manifest["metadata"]["annotations"]:
+            assert wanted == 0
+            assert json.loads(self.objects[ACCEPTED]["data"]["spec"])["hibernate"]
+            return
+        asked = max(int(told["walrus.dev/replicas"]), int(told.get("walrus.dev/hibernated", 0)))
         if wanted < had:
             assert wanted == had - 1
             assert f"{name}-{wanted}" not in self._joined()

@@ -402,11 +402,11 @@ def test_a_configuration_that_brokers_refuse_is_told():
 
 def test_a_spec_of_a_newer_operator_is_refused_by_field():
     kube = started()
-    kube.put("orders", {**SMALLEST, "hibernate": True})
+    kube.put("orders", {**SMALLEST, "backup": True})
     converge(kube)
     refused = condition(kube, "SpecAccepted")
     assert (refused["status"], refused["reason"]) == ("False", "Invalid")
-    assert "spec.hibernate" in refused["message"]
+    assert "spec.backup" in refused["message"]
     assert status(kube)["readyReplicas"] == 3
 
 

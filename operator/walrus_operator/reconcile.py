@@ -71,7 +71,7 @@ class Reconciler:
         monotonic: Monotonic = monotonic,
     ) -> None:
         self._kube = kube
-        self._observer = Observer(kube, brokers)
+        self._observer = Observer(kube, brokers, now)
         self._contested = Contested(monotonic)
         self._executor = Executor(kube, brokers, self._contested)
         self._recorder = recorder

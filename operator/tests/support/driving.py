@@ -41,7 +41,7 @@ class Operator:
 
     def look(self, key=KEY):
         """What a pass would begin with."""
-        return asyncio.run(Observer(self.kube, self.kube.brokers).look(key))
+        return asyncio.run(Observer(self.kube, self.kube.brokers, self._tick).look(key))
 
 
 def converge(kube, key=KEY, each=lambda: None):

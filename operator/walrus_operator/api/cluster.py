@@ -340,6 +340,9 @@ class ClusterSpec(Model):
     """How clients reach the brokers; by default one of each protocol, inside Kubernetes."""
     config: Config = Config()
     """Settings of brokers that have no field of their own."""
+    hibernate: bool = False
+    """Stop all brokers together, and keep volumes, Services and how many brokers there were; `false` brings them back
+    together."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What happens to the volumes when the WalrusCluster is deleted."""
 

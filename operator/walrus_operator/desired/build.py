@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map
 from walrus_operator.desired.manifest import Owner, object_of, sealed
-from walrus_operator.desired.names import POD_NAME, REPLICAS
+from walrus_operator.desired.names import HIBERNATED, POD_NAME, REPLICAS
 from walrus_operator.desired.services import services
 from walrus_operator.desired.statefulset import Former, PodInputs, stateful_set
 from walrus_operator.objects import BUDGET, SERVICE_ACCOUNT, Manifest
@@ -53,6 +53,8 @@ class Facts:
     """Which cluster it is, to be kept beside it; "" before it is founded."""
     settings: frozenset[str] = frozenset()
     """Settings that brokers have from `config.dynamic`, to be kept beside it."""
+    hibernates: bool = False
+    """Whether all brokers are stopped. How many there are, and all that is made for them, stays as it is."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -67,13 +69,15 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
         made.append(bootstrap_map(owner, founder.founder, founder.untold, spec.replication, spec.brokers))
     made += services(owner, spec, {name: pool.replicas for name, pool in facts.pools.items()})
     for name, pool in facts.pools.items():
-        made.append(_stateful_set(owner, name, pool))
+        made.append(_stateful_set(owner, name, pool, hibernates=facts.hibernates))
     return [sealed(manifest) for manifest in made]
 
 
-def _stateful_set(owner: Owner, name: str, pool: PoolFacts) -> Manifest:
-    made = stateful_set(owner, name, pool.inputs, pool.replicas, pool.former)
+def _stateful_set(owner: Owner, name: str, pool: PoolFacts, *, hibernates: bool) -> Manifest:
+    made = stateful_set(owner, name, pool.inputs, 0 if hibernates else pool.replicas, pool.former)
     made["metadata"]["annotations"][REPLICAS] = str(pool.asked)
+    if hibernates:
+        made["metadata"]["annotations"][HIBERNATED] = str(pool.replicas)
     return made
 
 

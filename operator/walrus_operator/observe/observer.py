@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from walrus_operator.clock import Now
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.kube.api import Denied, KubeApi
 from walrus_operator.objects import (
@@ -44,9 +45,10 @@ _CHILDREN = (STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET)
 class Observer:
     """Looks at clusters, one at a time or many at once."""
 
-    def __init__(self, kube: KubeApi, brokers: Brokers) -> None:
+    def __init__(self, kube: KubeApi, brokers: Brokers, now: Now) -> None:
         self._kube = kube
         self._brokers = brokers
+        self._now = now
 
     async def look(self, key: Key) -> Snapshot | None:
         """The cluster as it is now, or None where there is none. Raises `KubeError`.
@@ -73,6 +75,7 @@ class Observer:
             config=await self._config(hosts, brokers),
             orphans={pod.name: pod for pod in map(Pod.parse, filter(_is_orphan, pods))},
             nodes=await self._nodes(made, children, unseen),
+            at=self._now(),
             unseen=unseen,
         )
         return replace(seen, secret=await self._secret(cluster, unseen)) if seen.shares_secret() else seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from walrus_operator.desired.names import (
@@ -14,6 +15,7 @@ from walrus_operator.desired.names import (
     LABEL_CLUSTER,
     LABEL_POOL,
     PAUSE,
+    PAUSE_UNTIL,
     REVISION,
     SECRET_KEY,
     Names,
@@ -50,6 +52,8 @@ class Cluster:
     adopt: bool = False
     """Whether to take over what bears its labels and lost its owner."""
     finalizers: tuple[str, ...] = ()
+    pause_until: str | None = None
+    """Until when the operator shall only look, as someone wrote it."""
 
     kind: ClassVar[Kind] = CLUSTER
 
@@ -64,6 +68,7 @@ class Cluster:
             spec=manifest.get("spec", {}),
             status=manifest.get("status", {}),
             pause=metadata.get("annotations", {}).get(PAUSE),
+            pause_until=metadata.get("annotations", {}).get(PAUSE_UNTIL),
             deleting="deletionTimestamp" in metadata,
             adopt=ADOPT in metadata.get("annotations", {}),
             finalizers=tuple(metadata.get("finalizers", ())),
@@ -331,6 +336,8 @@ class Snapshot:
     """The Secret of its brokers; None where there is none, or they share none."""
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Addresses of the nodes of its pods, by type; looked for where clients come in through ports of nodes."""
+    at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    """When it was taken."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Kinds of objects that the operator may not read, and what Kubernetes said: that none is here says nothing."""
 

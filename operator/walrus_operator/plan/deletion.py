@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from walrus_operator.desired.names import FINALIZER, LABEL_POOL
 from walrus_operator.objects import CLAIM, STATEFUL_SET, Ref, owned_by
 from walrus_operator.observe.snapshot import Cluster, Snapshot
-from walrus_operator.plan.actions import Action, Gate, HoldDeletion, Plan, RemoveClaim, Wait
+from walrus_operator.plan.actions import Action, HoldDeletion, Plan, RemoveClaim
 from walrus_operator.plan.needs import forbidden, is_blind
+from walrus_operator.plan.pausing import paused
 
 _ORPHAN = "orphan"
 """Kubernetes' own finalizer: it takes the owner off what belongs to the cluster, and leaves it."""
@@ -28,8 +31,9 @@ def plan_deletion(snapshot: Snapshot) -> Plan:
     release = HoldDeletion(held=False)
     if not claims_go(cluster) or _orphaned(snapshot) or len(snapshot.cluster_ids()) > 1:
         return Plan((release,))
-    if cluster.pause is not None:
-        return Plan(waits=(Wait(Gate.PAUSED, "its claims go, and then it, once the annotation is taken away"),))
+    stop = paused(snapshot)
+    if stop is not None:
+        return Plan(waits=(replace(stop, detail=f"its claims go, and then it, once it is not paused: {stop.detail}"),))
     pools = {*snapshot.sets(), *_pools(cluster)}
     claims = [
         RemoveClaim(Ref(CLAIM.name, cluster.key.namespace, name), claim.uid)

@@ -43,6 +43,7 @@ from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
+from walrus_operator.plan.pausing import paused
 from walrus_operator.plan.pools import PoolPlan, plan_pools
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 
@@ -89,6 +90,7 @@ def _plan(
         present_spec(snapshot) if accepted else None,
         next(iter(snapshot.cluster_ids()), ""),
         remembered(spec, snapshot),
+        hibernates=spec.hibernate,
     )
     desired = build(spec, facts)
     taken = _taken(desired, snapshot) | _secret_taken(snapshot)
@@ -127,8 +129,10 @@ def _steps(
 ) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
     """What can happen to brokers next, the most urgent first, each pool for itself: what one meets stops no other.
 
-    Who never joined the cluster holds up growth and nothing else.
+    Who never joined the cluster holds up growth and nothing else. Nothing happens to a cluster that hibernates.
     """
+    if spec.hibernate:
+        return (), ()
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
     seen = {name: revision for name, revision in revisions.items() if name not in unseen}
     founder = restart_founder(spec, snapshot)
@@ -165,8 +169,9 @@ def _is_noticed(found: Manifest) -> bool:
 
 def _stopped(snapshot: Snapshot) -> Wait | None:
     """What keeps the operator from doing anything at all."""
-    if snapshot.cluster.pause is not None:
-        return Wait(Gate.PAUSED, f"{snapshot.cluster.pause or 'no reason given'}; take the annotation away to go on")
+    stop = paused(snapshot)
+    if stop is not None:
+        return stop
     told = snapshot.cluster_ids()
     if len(told) > 1:
         return Wait(

@@ -8,7 +8,7 @@ from typing import Any
 from walrus_operator.api.cluster import ClusterSpec, Pool
 from walrus_operator.api.units import amount_of
 from walrus_operator.desired.build import PoolFacts
-from walrus_operator.desired.names import RENDERED_FROM, REPLICAS
+from walrus_operator.desired.names import HIBERNATED, RENDERED_FROM, REPLICAS
 from walrus_operator.desired.statefulset import Former, PodInputs, pod_inputs
 from walrus_operator.objects import Manifest
 from walrus_operator.observe.snapshot import Snapshot
@@ -97,7 +97,7 @@ def _scale(pool: Pool, found: Manifest, snapshot: Snapshot) -> _Scale:
     """
     names = snapshot.cluster.names
     asked = _asked(pool, found, snapshot)
-    now = max(int(found["spec"].get("replicas", 0)), asked)
+    now = max(int(found["spec"].get("replicas", 0)), asked, _hibernated(found))
     needed = now
     while needed > 1 and snapshot.joined(names.pod(pool.name, needed - 1)) is False:
         needed -= 1
@@ -118,7 +118,8 @@ def _too_few(pool: Pool, least: int, *, unknown: bool) -> Wait:
         return Wait(
             Gate.UNKNOWN_BROKER,
             f"pool {pool.name} shall have {pool.replicas} brokers: which of those that are there are part of the"
-            " cluster, only its metadata leader can tell, and none answers",
+            f" cluster, only its metadata leader can tell, and none answers. If they hibernate, set replicas back to"
+            f" {least} and wake them up before",
         )
     return Wait(
         Gate.SHRINK_UNSUPPORTED,
@@ -138,11 +139,20 @@ def _extra(pool: Pool, pods: list[str]) -> Wait | None:
     )
 
 
+def _hibernated(found: Manifest) -> int:
+    """How many brokers were stopped together, and come back together; 0 where none were."""
+    return _number(found["metadata"].get("annotations", {}).get(HIBERNATED, "")) or 0
+
+
+def _number(told: str) -> int | None:
+    return int(told) if told.isdecimal() and 1 <= int(told) <= 1000 else None
+
+
 def _asked(pool: Pool, found: Manifest, snapshot: Snapshot) -> int:
     """How many brokers the operator asked for last."""
-    told = found["metadata"].get("annotations", {}).get(REPLICAS, "")
-    if told.isdecimal() and 1 <= int(told) <= 1000:
-        return int(told)
+    told = _number(found["metadata"].get("annotations", {}).get(REPLICAS, ""))
+    if told is not None:
+        return told
     return int(found["spec"].get("replicas", 0)) or max(1, *_left(pool, snapshot), 1)
 
 

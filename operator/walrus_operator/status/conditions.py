@@ -43,6 +43,7 @@ class Reason(StrEnum):
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
     BLOCKED = "Blocked"
+    HIBERNATED = "Hibernated"
     SERVING = "Serving"
     NO_LEADER = "NoLeader"
     NO_ENDPOINTS = "NoEndpoints"
@@ -106,6 +107,8 @@ class Facts:
     """Pods that are made from something else than the spec says now."""
     done: Sequence[Action]
     waits: Sequence[Wait]
+    hibernates: bool = False
+    """Whether the spec in force wants no broker to run."""
 
 
 def answers(facts: Facts) -> list[Answer]:
@@ -173,6 +176,8 @@ def _ready(facts: Facts) -> Answer:
         return Answer(Type.READY, False, Reason.DEGRADED, f"{count}; a disk is lost, see StorageHealthy")
     if any(wait.gate is Gate.PAUSED for wait in facts.waits):
         return Answer(Type.READY, False, Gate.PAUSED, f"{count}; the operator only looks")
+    if facts.hibernates:
+        return Answer(Type.READY, False, Reason.HIBERNATED, _hibernating(facts))
     if lacking or not facts.rows:
         founded = bool(facts.snapshot.cluster_ids())
         names = ", ".join(f"{row.pod} {row.state}" for row in lacking)
@@ -189,9 +194,17 @@ def _ready(facts: Facts) -> Answer:
     return Answer(Type.READY, True, Reason.ALL_SERVING, count)
 
 
+def _hibernating(facts: Facts) -> str:
+    left = sorted(facts.snapshot.pods)
+    stopped = f"brokers stop: {', '.join(left)}" if left else "all brokers are stopped"
+    return f"{stopped}, as hibernate says; set it to false, and all come back together"
+
+
 def _available(facts: Facts) -> Answer:
     if facts.snapshot.hides_brokers():
         return Answer(Type.AVAILABLE, None, Reason.UNKNOWN, _HIDDEN)
+    if facts.hibernates:
+        return Answer(Type.AVAILABLE, False, Reason.HIBERNATED, _hibernating(facts))
     if facts.snapshot.lost_cluster():
         return Answer(Type.AVAILABLE, False, Reason.LOST_CLUSTER, _lost_cluster(facts))
     if not facts.snapshot.cluster_ids():
@@ -211,6 +224,8 @@ def _progressing(facts: Facts) -> Answer:
     for wait in _others(facts):
         if wait.gate in _MOVING:
             return Answer(Type.PROGRESSING, True, Reason.WAITING, f"{wait.gate}: {wait.detail}")
+    if facts.hibernates and facts.snapshot.pods:
+        return Answer(Type.PROGRESSING, True, Reason.WAITING, _hibernating(facts))
     if facts.waits:
         wait = facts.waits[0]
         return Answer(Type.PROGRESSING, False, Reason.BLOCKED, f"{wait.gate}: {wait.detail}")

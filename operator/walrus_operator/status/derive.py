@@ -38,7 +38,8 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     leader = leading[0] if leading else None
     desired = spec.brokers if spec else before.get("replicas", 0)
     replication = Replication(spec.replication.factor, spec.replication.acknowledged_by) if spec else None
-    facts = Facts(snapshot, rows, desired, replication, leader, plan.outdated, done.actions, waits)
+    hibernates = spec is not None and spec.hibernate
+    facts = Facts(snapshot, rows, desired, replication, leader, plan.outdated, done.actions, waits, hibernates)
     answered = answers(facts)
     generation = snapshot.cluster.generation
     known = [broker for broker in snapshot.brokers.values() if broker is not None]
@@ -46,7 +47,7 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     status = ClusterStatus(
         observed_generation=generation,
         cluster_id=before.get("clusterId") or (next(iter(told)) if len(told) == 1 else None),
-        phase=_phase(snapshot, rows, desired, waits, rolling=bool(plan.outdated)),
+        phase=_phase(snapshot, rows, desired, waits, rolling=bool(plan.outdated), hibernates=hibernates),
         replicas=desired,
         ready_replicas=sum(row.state == "Serving" for row in rows),
         leader=leader,
@@ -139,12 +140,22 @@ def _percent(broker: Broker, before: int | None) -> int | None:
     return int(exact // _STEP) * _STEP
 
 
-def _phase(snapshot: Snapshot, rows: Sequence[BrokerRow], desired: int, waits: Sequence[Wait], *, rolling: bool) -> str:
+def _phase(
+    snapshot: Snapshot,
+    rows: Sequence[BrokerRow],
+    desired: int,
+    waits: Sequence[Wait],
+    *,
+    rolling: bool,
+    hibernates: bool,
+) -> str:
     gates = {wait.gate for wait in waits}
     if Gate.PAUSED in gates:
         return "Paused"
     if Gate.INVALID in gates:
         return "Invalid"
+    if hibernates:
+        return "Hibernating" if snapshot.pods else "Hibernated"
     if not snapshot.cluster_ids():
         return "Creating"
     if snapshot.lost_cluster():

@@ -44,6 +44,8 @@ class Reason(StrEnum):
     FOUNDED = "Founded"
     BROKER_SERVING = "BrokerServing"
     BROKER_LOST = "BrokerLost"
+    HIBERNATED = "Hibernated"
+    WOKEN = "Woken"
     SPEC_REFUSED = "SpecRefused"
     BACKEND_FELL_BACK = "BackendFellBack"
     STORAGE_UNHEALTHY = "StorageUnhealthy"
@@ -120,12 +122,17 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]
     made = []
     if after.get("clusterId") and not before.get("clusterId"):
         made.append(Event(Reason.FOUNDED, f"cluster {after['clusterId']} is founded"))
+    slept, sleeps = _hibernates(before), _hibernates(after)
+    if sleeps and not slept:
+        made.append(Event(Reason.HIBERNATED, "all brokers are stopped, and come back together"))
+    if slept and not sleeps:
+        made.append(Event(Reason.WOKEN, "the brokers that were stopped come back together"))
     was = {row["pod"]: row for row in before.get("brokers", ())}
     for row in after.get("brokers", ()):
         old = was.get(row["pod"], {}).get("state")
         if row["state"] == "Serving" and old != "Serving":
             made.append(Event(Reason.BROKER_SERVING, f"{row['pod']} serves"))
-        elif row["state"] != "Serving" and old == "Serving":
+        elif row["state"] != "Serving" and old == "Serving" and not sleeps:
             made.append(Event(Reason.BROKER_LOST, f"{row['pod']} does not serve any more: {row['state']}"))
     former = {condition["type"]: condition for condition in before.get("conditions", ())}
     for condition in after.get("conditions", ()):
@@ -137,3 +144,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]
         if (old.get("status"), said) != ("False", without_counts(condition["message"])):
             made.append(Event(reason, condition["message"]))
     return made
+
+
+def _hibernates(status: Mapping[str, Any]) -> bool:
+    return any(one["reason"] == conditions.Reason.HIBERNATED for one in status.get("conditions", ()))
