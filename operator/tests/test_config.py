@@ -191,6 +191,17 @@ def test_static_settings_restart_the_brokers_one_after_the_other():
     assert condition(kube, "Ready")["status"] == "True"
 
 
+def test_a_setting_is_taken_back_by_the_next_operator_where_one_died_once_the_spec_was_accepted():
+    kube = started(spec_with(dynamic={"copies.moves_max": 3}))
+    kube.put("orders", SMALLEST)
+    kube.crash_at = kube.writes + 1
+    with pytest.raises(Crash):
+        converge(kube)
+    assert "config" not in kube.objects[ACCEPTED]["data"]["spec"]
+    converge(kube)
+    assert "copies.moves_max" not in entries(kube)
+
+
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_an_operator_that_dies_at_any_write_leaves_no_setting_behind(before):
     def story(crash_at):

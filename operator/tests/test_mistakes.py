@@ -130,6 +130,26 @@ MISTAKES = [
         "test_operating.test_figures_that_move_with_traffic_are_written_once_a_minute",
     ),
     Mistake(
+        "a restart that kubectl asks for is none",
+        instead(Snapshot, "restart_asked", lambda *_: ""),
+        "test_holding.test_a_restart_that_kubectl_asks_for_is_a_roll_and_nobody_fights_over_it",
+    ),
+    Mistake(
+        "a roll asks no window and no disk",
+        instead(planner, "held", lambda *_: None),
+        "test_holding.test_a_roll_waits_for_its_window_and_says_when_that_opens",
+    ),
+    Mistake(
+        "brokers that hibernate are forgotten",
+        instead(pools, "_hibernated", lambda _: 0),
+        "test_hibernation.test_brokers_that_someone_added_by_hand_and_that_joined_come_back_too",
+    ),
+    Mistake(
+        "a setting is forgotten before brokers have taken it back",
+        instead(planner, "remembered", lambda spec, _: frozenset(spec.config.dynamic)),
+        "test_config.test_a_setting_is_taken_back_by_the_next_operator_where_one_died_once_the_spec_was_accepted",
+    ),
+    Mistake(
         "writes do not ask whether the lease is held",
         instead(Lease, "check", lambda _: None),
         "test_runtime.test_an_operator_that_cannot_renew_stops_writing",

@@ -12,6 +12,7 @@ from walrus_operator.api.config import Config
 from walrus_operator.api.listeners import Listener, default_listeners
 from walrus_operator.api.pods import Annotations, Labels, PodSecurity, PullSecret, Resources, Toleration, Variable
 from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, Spelled, VolumeSize, keyed_by, rules
+from walrus_operator.api.updates import UpdatePolicy
 
 GROUP = "walrus.dev"
 VERSION = "v1alpha1"
@@ -340,6 +341,8 @@ class ClusterSpec(Model):
     """How clients reach the brokers; by default one of each protocol, inside Kubernetes."""
     config: Config = Config()
     """Settings of brokers that have no field of their own."""
+    update_policy: UpdatePolicy = UpdatePolicy()
+    """When brokers may be stopped for what users change."""
     hibernate: bool = False
     """Stop all brokers together, and keep volumes, Services and how many brokers there were; `false` brings them back
     together."""

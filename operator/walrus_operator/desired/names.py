@@ -31,6 +31,8 @@ PAUSE = f"{GROUP}/pause"
 """Annotation of a WalrusCluster: the reason why the operator shall only look."""
 PAUSE_UNTIL = f"{GROUP}/pause-until"
 """Annotation of a WalrusCluster: until when the operator shall only look, as RFC 3339."""
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+"""Annotation of a StatefulSet's template and of its pods: when someone asked for a restart, as kubectl writes it."""
 HIBERNATED = f"{GROUP}/hibernated"
 """Annotation of a StatefulSet whose brokers are all stopped: how many there were, and come back."""
 

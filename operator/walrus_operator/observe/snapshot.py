@@ -16,6 +16,7 @@ from walrus_operator.desired.names import (
     LABEL_POOL,
     PAUSE,
     PAUSE_UNTIL,
+    RESTARTED,
     REVISION,
     SECRET_KEY,
     Names,
@@ -126,6 +127,8 @@ class Pod:
     """The address of its node, as its kubelet told."""
     advertised: str = ""
     """What clients outside are told of its listeners."""
+    restarted: str = ""
+    """The request to restart that it was made after; "" where there was none."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -152,6 +155,7 @@ class Pod:
             shares_secret=is_mounted(manifest),
             node_ip=status.get("hostIP"),
             advertised=metadata.get("annotations", {}).get(ADVERTISED, ""),
+            restarted=metadata.get("annotations", {}).get(RESTARTED, ""),
         )
 
 
@@ -371,6 +375,12 @@ class Snapshot:
             for ref, manifest in self.objects.items()
             if ref.kind == STATEFUL_SET.name and self.cluster.owns(manifest)
         }
+
+    def restart_asked(self, pool: str) -> str:
+        """When someone asked last that the brokers of the pool restart, as `kubectl rollout restart` writes it."""
+        found = self.sets().get(pool)
+        template = found["spec"]["template"]["metadata"] if found is not None else {}
+        return str(template.get("annotations", {}).get(RESTARTED, ""))
 
     def expected(self) -> list[str]:
         """The pods that the StatefulSets of the cluster make."""

@@ -174,9 +174,12 @@ class RollPod:
     """Replication can do without a broker; otherwise what is stored there waits meanwhile."""
     broken: bool = False
     """It does not serve: nobody waits until all others do."""
+    asked: bool = False
+    """It is made from the present spec already, and someone asked that it restarts."""
 
     def __str__(self) -> str:
-        return f"Restart {self.pod} (the spec of its pool changed)"
+        why = "as kubectl rollout restart says" if self.asked else "the spec of its pool changed"
+        return f"Restart {self.pod} ({why})"
 
 
 Action = (
@@ -217,6 +220,8 @@ class Gate(StrEnum):
     NOT_CAUGHT_UP = "NotCaughtUp"
     QUORUM_TIGHT = "QuorumTight"
     ADDRESS_PENDING = "AddressPending"
+    MAINTENANCE_WINDOW = "MaintenanceWindow"
+    DISK_PRESSURE = "DiskPressure"
     SCALED_BY_HAND = "ScaledByHand"
     SHRINK_UNSUPPORTED = "ShrinkUnsupported"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"

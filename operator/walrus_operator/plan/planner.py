@@ -42,6 +42,7 @@ from walrus_operator.plan.configuration import configure, remembered
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
+from walrus_operator.plan.holding import held
 from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
 from walrus_operator.plan.pausing import paused
 from walrus_operator.plan.pools import PoolPlan, plan_pools
@@ -147,8 +148,10 @@ def _steps(
     newcomer = _not_serving(snapshot, pools, everyone=True)
     noticed = all(_is_noticed(found) for found in snapshot.sets().values())
     grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
-    waits = tuple(wait for wait in (newcomer, *unseen.values()) if wait is not None)
-    return (*urgent, *grown, *roll(snapshot, seen)), waits
+    rolling = roll(snapshot, seen)
+    hold = held(spec, snapshot) if rolling else None
+    waits = tuple(wait for wait in (newcomer, *unseen.values(), hold) if wait is not None)
+    return (*urgent, *grown, *(rolling if hold is None else ())), waits
 
 
 def _unseen(snapshot: Snapshot, pool: str, revision: str) -> Wait | None:

@@ -13,11 +13,22 @@ from walrus_operator.plan.budget import spares
 
 
 def outdated(snapshot: Snapshot, revisions: Mapping[str, str]) -> list[Pod]:
-    """Pods that were made from something else than their pools' inputs are now; by pool, in order of names."""
+    """Pods that were made from something else than their pools' inputs are now, or before someone asked that they
+    restart; by pool, in order of names.
+    """
     return sorted(
-        (pod for pod in snapshot.pods.values() if pod.pool in revisions and pod.revision != revisions[pod.pool]),
+        (pod for pod in snapshot.pods.values() if pod.pool in revisions and not _is_new(pod, snapshot, revisions)),
         key=lambda pod: (pod.pool, len(pod.name), pod.name),
     )
+
+
+def _is_new(pod: Pod, snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
+    asked = snapshot.restart_asked(pod.pool)
+    return pod.revision == revisions.get(pod.pool) and asked in ("", pod.restarted)
+
+
+def _roll_pod(pod: Pod, revisions: Mapping[str, str], *, spared: bool, broken: bool = False) -> RollPod:
+    return RollPod(pod.name, pod.uid, spared, broken, asked=pod.revision == revisions.get(pod.pool))
 
 
 def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollPod, ...]:
@@ -32,7 +43,8 @@ def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollP
     candidates = lost or ([] if _away(snapshot, revisions) else broken if snapshot.leader() is not None else [])
     if _on_the_way(snapshot, revisions):
         return ()
-    return tuple(RollPod(pod.name, pod.uid, _spared(snapshot), broken=True) for pod in candidates)
+    spared = _spared(snapshot)
+    return tuple(_roll_pod(pod, revisions, spared=spared, broken=True) for pod in candidates)
 
 
 def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]:
@@ -42,12 +54,13 @@ def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]
     # The first of each pool: of a dictionary, the last entry of a key stays.
     followers = {pod.pool: pod for pod in reversed(old) if leading is None or pod.name != leading[0]}
     if followers:
-        return tuple(RollPod(pod.name, pod.uid, _spared(snapshot)) for _, pod in sorted(followers.items()))
+        spared = _spared(snapshot)
+        return tuple(_roll_pod(pod, revisions, spared=spared) for _, pod in sorted(followers.items()))
     if not old:
         return ()
     if _are_many(snapshot):
         return (TransferLeadership(old[0].name),)
-    return (RollPod(old[0].name, old[0].uid, spared=False),)
+    return (_roll_pod(old[0], revisions, spared=False),)
 
 
 def _is_lost(pod: Pod, snapshot: Snapshot) -> bool:
@@ -64,7 +77,7 @@ def _is_lost(pod: Pod, snapshot: Snapshot) -> bool:
 def _away(snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
     """Whether a pod of the wanted spec does not serve that is part of the cluster."""
     return any(
-        not pod.ready and pod.revision == revisions.get(pod.pool) and snapshot.joined(pod.name) is not False
+        not pod.ready and _is_new(pod, snapshot, revisions) and snapshot.joined(pod.name) is not False
         for pod in snapshot.pods.values()
     )
 
@@ -89,7 +102,7 @@ def _is_moving(pod: Pod | None, snapshot: Snapshot, revisions: Mapping[str, str]
     if pod.deleting:
         return not pod.abandoned
     silent = not pod.ready and snapshot.brokers.get(pod.name) is None
-    return silent and not pod.served and pod.trouble is None and pod.revision == revisions.get(pod.pool)
+    return silent and not pod.served and pod.trouble is None and _is_new(pod, snapshot, revisions)
 
 
 def _spared(snapshot: Snapshot) -> bool:

@@ -81,6 +81,10 @@ _MOVING = frozenset(
 """Gates that open by themselves when all goes well."""
 
 
+HOLDING = frozenset({Gate.MAINTENANCE_WINDOW, Gate.DISK_PRESSURE})
+"""Gates that keep a roll from beginning."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """One question, answered."""
@@ -188,6 +192,9 @@ def _ready(facts: Facts) -> Answer:
         return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {facts.desired} are asked for")
     if facts.outdated:
         following = f"{len(facts.outdated)} of them restart to follow the spec: {', '.join(facts.outdated)}"
+        for wait in facts.waits:
+            if wait.gate in HOLDING:
+                return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; {following}: {wait.gate}, see plan")
         return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {following}")
     if facts.waits:
         return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; something is held up, see plan")

@@ -19,7 +19,7 @@ from walrus_operator.api.status import (
 from walrus_operator.observe.snapshot import Broker, Pod, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
 from walrus_operator.plan.pools import volume_size
-from walrus_operator.status.conditions import Facts, answers, conditions
+from walrus_operator.status.conditions import HOLDING, Facts, answers, conditions
 from walrus_operator.status.listeners import listener_rows
 
 _STEP = 5
@@ -163,7 +163,7 @@ def _phase(
     lacking = any(row.state != "Serving" for row in rows) or bool(snapshot.lost_disks())
     if len(rows) < desired or (lacking and snapshot.cluster.status.get("phase") == "Growing"):
         return "Growing"
-    if rolling or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
+    if (rolling and not gates & HOLDING) or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
         return "Rolling"
     if lacking:
         return "Degraded"
