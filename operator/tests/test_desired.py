@@ -26,7 +26,8 @@ def manifests(spec, *, bootstrap=False, name="orders"):
         pool.name: PoolFacts(pod_inputs(parsed, pool, image, owner.names.secret), pool.replicas, pool.replicas)
         for pool in parsed.pools
     }
-    return build(parsed, Facts(owner, pools, Bootstrap("orders-general-0") if bootstrap else None, 1))
+    founder = Bootstrap("orders-general-0") if bootstrap else None
+    return build(parsed, Facts(owner, pools, founder, 1, operator_namespace="walrus-system"))
 
 
 def template(manifest):
@@ -104,6 +105,33 @@ def test_brokers_in_folders_of_nodes_stay_apart_whatever_else_is_asked_of_their_
 def test_the_order_of_variables_means_nothing_to_brokers():
     backwards = with_pool(TUNED, env=TUNED["pools"][0]["env"][::-1])
     assert template(manifests(backwards)[-1]) == template(manifests(TUNED)[-1])
+
+
+def policy(spec):
+    """Which ports who reaches, by the manifest; everybody is None."""
+    (made,) = (one for one in manifests(spec) if one["kind"] == "NetworkPolicy")
+    assert made["spec"]["policyTypes"] == ["Ingress"]
+    return [(rule.get("from"), [one["port"] for one in rule.get("ports", ())]) for rule in made["spec"]["ingress"]]
+
+
+BROKERS = {"podSelector": {"matchLabels": Names("shop", "orders").selector()}}
+OPERATOR = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "walrus-system"}},
+    "podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "walrus", "app.kubernetes.io/component": "operator"}},
+}
+
+
+def test_only_brokers_reach_raft_and_peers_and_only_the_operator_the_admin_service_besides():
+    assert policy(SMALLEST) == [([BROKERS], []), ([OPERATOR], [9091]), (None, [8088]), (None, [8080, 9090, 9092])]
+    outside = [port for _, ports in policy(OUTSIDE) for port in ports]
+    assert {9094, 9095} <= set(outside)
+    assert not {6000, 6001} & set(outside)
+
+
+def test_who_reaches_metrics_and_listeners_is_said_and_nobody_is_not_everybody():
+    peer = {"podSelector": {"matchLabels": {"app": "a"}}}
+    told = policy(changed(SMALLEST, networkPolicy={"adminFrom": [peer], "metricsFrom": [], "listenersFrom": [peer]}))
+    assert told == [([BROKERS], []), ([OPERATOR, peer], [9091]), ([peer], [8080, 9090, 9092])]
 
 
 def test_every_object_is_labelled_owned_and_hashed():

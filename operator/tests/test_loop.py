@@ -457,7 +457,9 @@ def test_a_crash_at_any_write_leads_to_the_same_end(before):
 def test_the_verbs_used_are_the_verbs_granted():
     """Over everything the operator does; `watch` is what kopf does for us."""
     kube = started(EXAMPLES["outside"])
-    kube.put("orders", with_pool(changed(EXAMPLES["outside"], listeners=[]), replicas=4))
+    kube.put(
+        "orders", with_pool(changed(EXAMPLES["outside"], listeners=[], networkPolicy={"enabled": False}), replicas=4)
+    )
     converge(kube)
     kube.put("orders", with_pool(SMALLEST, replicas=1))
     converge(kube)

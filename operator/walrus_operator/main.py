@@ -190,7 +190,13 @@ class Operator:
         monotonic, now = self._doors.monotonic, self._doors.now
         recorder = EventRecorder(self._kube, instance=self._settings.pod_name, monotonic=monotonic, now=now)
         reconciler = Reconciler(
-            self._kube, self._brokers, recorder, now, self._settings.default_image, monotonic=monotonic
+            self._kube,
+            self._brokers,
+            recorder,
+            now,
+            self._settings.default_image,
+            self._settings.pod_namespace,
+            monotonic=monotonic,
         )
         topics = TopicReconciler(self._kube, self._brokers, recorder, now, monotonic, self.metrics.counted)
         loop = Loop(Both(reconciler, topics), self._queue, self.health, self.metrics)

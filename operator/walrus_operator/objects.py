@@ -33,6 +33,7 @@ CONFIG_MAP = Kind("ConfigMap", "v1", "configmaps")
 SERVICE = Kind("Service", "v1", "services")
 SERVICE_ACCOUNT = Kind("ServiceAccount", "v1", "serviceaccounts")
 BUDGET = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
+NETWORK_POLICY = Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies")
 SECRET = Kind("Secret", "v1", "secrets")
 POD = Kind("Pod", "v1", "pods")
 CLAIM = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
@@ -50,6 +51,7 @@ KINDS = {
         SERVICE,
         SERVICE_ACCOUNT,
         BUDGET,
+        NETWORK_POLICY,
         SECRET,
         POD,
         CLAIM,

@@ -17,6 +17,7 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "services", ("create", "delete", "get", "list", "patch")),
     ("", "serviceaccounts", ("create", "get", "list", "patch")),
     ("policy", "poddisruptionbudgets", ("create", "get", "list", "patch")),
+    ("networking.k8s.io", "networkpolicies", ("create", "delete", "get", "list", "patch")),
     ("", "secrets", ("create", "get")),
     ("", "pods", ("get", "list", "patch")),
     ("", "pods/eviction", ("create",)),

@@ -68,6 +68,7 @@ class Reconciler:
         recorder: Recorder,
         now: Now,
         default_image: str,
+        operator_namespace: str,
         monotonic: Monotonic = monotonic,
     ) -> None:
         self._kube = kube
@@ -77,6 +78,7 @@ class Reconciler:
         self._recorder = recorder
         self._now = now
         self._default_image = default_image
+        self._operator_namespace = operator_namespace
         self._monotonic = monotonic
         # Only how often something is tried or told is remembered: what is to be done never depends on it.
         self._patience = Patience()
@@ -118,8 +120,8 @@ class Reconciler:
             spec = parse_spec(dict(snapshot.cluster.spec))
         except ValidationError as error:
             invalid = (Wait(Gate.INVALID, _explained(error)),)
-            return plan(None, snapshot, self._default_image, invalid)
-        return plan(spec, snapshot, self._default_image)
+            return plan(None, snapshot, self._default_image, invalid, operator_namespace=self._operator_namespace)
+        return plan(spec, snapshot, self._default_image, operator_namespace=self._operator_namespace)
 
     async def _tell(self, cluster: Cluster, status: Manifest) -> tuple[bool, float | None]:
         """Write the status if it is due; whether it was written, and in how many seconds it is due otherwise."""

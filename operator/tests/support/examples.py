@@ -13,6 +13,7 @@ SINGLE: dict[str, Any] = {
     "image": "registry.example/walrus-node@sha256:" + "0" * 64,
     "imagePullSecrets": [{"name": "registry"}],
     "deletionPolicy": "Delete",
+    "networkPolicy": {"enabled": False},
     "replication": {"factor": 1},
     "pools": [{"name": "one", "replicas": 1, "backend": "direct", "storage": CLAIM}],
     "fsync": {"mode": "interval", "interval": "2s"},
@@ -83,6 +84,11 @@ POOLS: dict[str, Any] = {
 TUNED: dict[str, Any] = {
     "version": "1.0.0",
     "podSecurity": "Platform",
+    "networkPolicy": {
+        "adminFrom": [{"podSelector": {"matchLabels": {"app": "backoffice"}}}],
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "listenersFrom": [{"namespaceSelector": {}, "podSelector": {}}, {"ipBlock": {"cidr": "192.0.2.0/24"}}],
+    },
     "config": {
         "dynamic": {"log.level": "debug", "copies.moves_max": 4},
         "static": {"no-auto-create-topics": "true", "hand-over-timeout": "30s"},

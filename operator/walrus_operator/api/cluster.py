@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from walrus_operator.api.affinity import Affinity
 from walrus_operator.api.config import Config
 from walrus_operator.api.listeners import Listener, default_listeners
+from walrus_operator.api.network import NetworkPolicy
 from walrus_operator.api.pods import Annotations, Labels, PodSecurity, PullSecret, Resources, Toleration, Variable
 from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, Spelled, VolumeSize, keyed_by, rules
 from walrus_operator.api.updates import UpdatePolicy
@@ -339,6 +340,8 @@ class ClusterSpec(Model):
         default_factory=default_listeners, max_length=16, json_schema_extra=keyed_by("name")
     )
     """How clients reach the brokers; by default one of each protocol, inside Kubernetes."""
+    network_policy: NetworkPolicy = NetworkPolicy()
+    """Who may connect to brokers."""
     config: Config = Config()
     """Settings of brokers that have no field of their own."""
     update_policy: UpdatePolicy = UpdatePolicy()

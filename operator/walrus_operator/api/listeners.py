@@ -9,6 +9,13 @@ from pydantic import ConfigDict, Field
 
 from walrus_operator.api.schema import ATOMIC, Model, Spelled, keyed_by, rules
 
+AddressRange = Annotated[
+    str,
+    Field(max_length=49),
+    Spelled("^[0-9a-fA-F.:]+/[0-9]{1,3}$", "must be a range of addresses, for example 192.0.2.0/24"),
+]
+"""A range of addresses: `192.0.2.0/24`."""
+
 
 class Protocol(StrEnum):
     """What a listener speaks."""
@@ -210,16 +217,7 @@ class Listener(Model):
     `ExternalDNS`, `ExternalIP`, `InternalDNS`, `InternalIP`, `Hostname`."""
     load_balancer_class: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Class of the load balancers; without it the cluster's default one."""
-    source_ranges: (
-        list[
-            Annotated[
-                str,
-                Field(max_length=49),
-                Spelled("^[0-9a-fA-F.:]+/[0-9]{1,3}$", "must be a range of addresses, for example 192.0.2.0/24"),
-            ]
-        ]
-        | None
-    ) = Field(default=None, max_length=32, json_schema_extra=ATOMIC)
+    source_ranges: list[AddressRange] | None = Field(default=None, max_length=32, json_schema_extra=ATOMIC)
     """From where the load balancers take connections; without it from everywhere."""
     brokers: ListenerBrokers | None = None
     """How single brokers are reached, with type `NodePort` and `LoadBalancer`."""

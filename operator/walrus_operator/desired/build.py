@@ -9,6 +9,7 @@ from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map
 from walrus_operator.desired.manifest import Owner, object_of, sealed
 from walrus_operator.desired.names import HIBERNATED, POD_NAME, REPLICAS
+from walrus_operator.desired.network import network_policy
 from walrus_operator.desired.services import services
 from walrus_operator.desired.statefulset import Former, PodInputs, stateful_set
 from walrus_operator.objects import BUDGET, SERVICE_ACCOUNT, Manifest
@@ -53,6 +54,8 @@ class Facts:
     """Which cluster it is, to be kept beside it; "" before it is founded."""
     settings: frozenset[str] = frozenset()
     """Settings that brokers have from `config.dynamic`, to be kept beside it."""
+    operator_namespace: str = ""
+    """Where the operator runs, which asks brokers."""
     hibernates: bool = False
     """Whether all brokers are stopped. How many there are, and all that is made for them, stays as it is."""
 
@@ -68,6 +71,7 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
         founder = facts.bootstrap
         made.append(bootstrap_map(owner, founder.founder, founder.untold, spec.replication, spec.brokers))
     made += services(owner, spec, {name: pool.replicas for name, pool in facts.pools.items()})
+    made += network_policy(owner, spec, facts.operator_namespace)
     for name, pool in facts.pools.items():
         made.append(_stateful_set(owner, name, pool, hibernates=facts.hibernates))
     return [sealed(manifest) for manifest in made]

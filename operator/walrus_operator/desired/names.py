@@ -110,6 +110,11 @@ class Names:
         """The PodDisruptionBudget."""
         return self.cluster
 
+    @property
+    def policy(self) -> str:
+        """The NetworkPolicy."""
+        return self.cluster
+
     def pool(self, pool: str) -> str:
         """The StatefulSet of a pool."""
         return f"{self.cluster}-{pool}"

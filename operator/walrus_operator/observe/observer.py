@@ -13,6 +13,7 @@ from walrus_operator.objects import (
     CLAIM,
     CLUSTER,
     CONFIG_MAP,
+    NETWORK_POLICY,
     NODE,
     POD,
     SECRET,
@@ -39,7 +40,7 @@ from walrus_operator.observe.snapshot import (
     arranged,
 )
 
-_CHILDREN = (STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET)
+_CHILDREN = (STATEFUL_SET, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, BUDGET, NETWORK_POLICY)
 
 
 class Observer:

@@ -13,6 +13,7 @@ from walrus_operator.desired.services import places
 from walrus_operator.objects import (
     CLAIM,
     CONFIG_MAP,
+    NETWORK_POLICY,
     SECRET,
     SERVICE,
     STATEFUL_SET,
@@ -48,10 +49,17 @@ from walrus_operator.plan.pausing import paused
 from walrus_operator.plan.pools import PoolPlan, plan_pools
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 
-_PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name})
+_PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name, NETWORK_POLICY.name})
 
 
-def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, invalid: tuple[Wait, ...] = ()) -> Plan:
+def plan(
+    spec: ClusterSpec | None,
+    snapshot: Snapshot,
+    default_image: str,
+    invalid: tuple[Wait, ...] = (),
+    *,
+    operator_namespace: str,
+) -> Plan:
     """What comes next for this cluster. What disrupts or changes the number of brokers are steps: one in each pass.
 
     A spec that is refused, or that cannot be parsed (None; `invalid` says why), changes nothing: the last one that was
@@ -66,7 +74,7 @@ def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, inval
     if spec is not None:
         pools, refused = plan_pools(spec, image_of(spec, default_image), snapshot)
         if not refused:
-            return _plan(spec, pools, snapshot, (), accepted=True)
+            return _plan(spec, pools, snapshot, (), operator_namespace, accepted=True)
     else:
         refused = invalid
     kept = last_accepted(snapshot)
@@ -75,11 +83,17 @@ def plan(spec: ClusterSpec | None, snapshot: Snapshot, default_image: str, inval
     pools, _ = plan_pools(kept, image_of(kept, default_image), snapshot)
     # Repairs go on; growth is none.
     pools = {name: replace(pool, target=0, dismissed=None) for name, pool in pools.items() if name in snapshot.sets()}
-    return _plan(kept, pools, snapshot, refused, accepted=False)
+    return _plan(kept, pools, snapshot, refused, operator_namespace, accepted=False)
 
 
 def _plan(
-    spec: ClusterSpec, pools: dict[str, PoolPlan], snapshot: Snapshot, refused: tuple[Wait, ...], *, accepted: bool
+    spec: ClusterSpec,
+    pools: dict[str, PoolPlan],
+    snapshot: Snapshot,
+    refused: tuple[Wait, ...],
+    operator_namespace: str,
+    *,
+    accepted: bool,
 ) -> Plan:
     owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
     founding = bootstrap(spec, snapshot)
@@ -91,6 +105,7 @@ def _plan(
         present_spec(snapshot) if accepted else None,
         next(iter(snapshot.cluster_ids()), ""),
         remembered(spec, snapshot),
+        operator_namespace=operator_namespace,
         hibernates=spec.hibernate,
     )
     desired = build(spec, facts)
