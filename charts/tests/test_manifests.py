@@ -77,6 +77,29 @@ def test_the_check_of_restricted_pods_can_fail(place: str, key: str, value: obje
     assert violations(spec) == [rule]
 
 
+def test_standbys_are_spread_ready_and_evicted_one_at_a_time(helm: Helm) -> None:
+    rendered = operator(helm)
+    deployment, budget = rendered.one("Deployment")["spec"], rendered.one("PodDisruptionBudget")["spec"]
+    assert (deployment["replicas"], budget["maxUnavailable"]) == (2, 1)
+    assert budget["selector"] == deployment["selector"]
+    spread = deployment["template"]["spec"]["topologySpreadConstraints"]
+    assert [one["topologyKey"] for one in spread] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    assert all(one["labelSelector"] == deployment["selector"] for one in spread)
+    # What makes a pod ready asks nothing of the lease, or `helm install --wait` would wait for standbys for ever.
+    assert deployment["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_a_single_operator_may_be_evicted_at_any_time(helm: Helm) -> None:
+    rendered = operator(helm, replicas=1)
+    assert "PodDisruptionBudget" not in {one["kind"] for one in rendered.manifests}
+    assert "topologySpreadConstraints" not in rendered.one("Deployment")["spec"]["template"]["spec"]
+
+
+def test_logs_are_json_unless_text_is_wanted(helm: Helm) -> None:
+    assert environment(operator(helm))["WALRUS_OPERATOR_LOG_FORMAT"] == "json"
+    assert environment(operator(helm, logFormat="text"))["WALRUS_OPERATOR_LOG_FORMAT"] == "text"
+
+
 def test_no_role_has_a_wildcard(rendered: Rendered) -> None:
     for manifest in rendered.manifests:
         for rule in manifest.get("rules", []):

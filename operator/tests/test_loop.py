@@ -1,5 +1,7 @@
 """The real loop over a simulated Kubernetes: it arrives, it stays, and a crash anywhere does not matter."""
 
+import asyncio
+
 import pytest
 from driving import Operator, condition, converge, settle_topics, status
 from examples import EXAMPLES, SMALLEST, changed, with_pool
@@ -8,6 +10,8 @@ from simkube import SimKube
 from walrus_operator.objects import KINDS, Key, Ref
 from walrus_operator.observe.snapshot import Replication
 from walrus_operator.rbac import LEASE_RULES, NODE_RULES, RULES, UNWATCHED_RULES
+from walrus_operator.runtime.definition import compare_definition
+from walrus_operator.runtime.metrics import Metrics
 
 
 def started(spec=SMALLEST):
@@ -479,6 +483,7 @@ def test_the_verbs_used_are_the_verbs_granted():
     converge(small)
     kube.put_topic("billing", {"cluster": "orders", "deletionPolicy": "Delete"})
     settle_topics(kube)
+    asyncio.run(compare_definition(kube, Metrics()))
     used = set(kube.calls) | set(small.calls)
     plural = {
         "WalrusCluster/status": "walrusclusters/status",

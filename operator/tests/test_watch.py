@@ -228,7 +228,7 @@ def looping(kube):
     operator = Operator(kube)
     recorder = EventRecorder(kube, instance="test", monotonic=lambda: 0.0, now=operator._tick)
     reconciler = Reconciler(kube, kube.brokers, recorder, operator._tick, "walrus/walrus-node", "walrus-system")
-    return Loop(reconciler, queue, health, metrics), queue, metrics
+    return Loop(reconciler, queue, health, metrics, operator._tick), queue, metrics
 
 
 async def until(condition):

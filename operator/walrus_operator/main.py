@@ -22,7 +22,8 @@ from walrus_operator.observe.admin import AdminBrokers
 from walrus_operator.observe.brokers import Brokers
 from walrus_operator.reconcile import Reconciler
 from walrus_operator.reconcile_topics import TopicReconciler
-from walrus_operator.runtime import lease
+from walrus_operator.runtime import lease, logs
+from walrus_operator.runtime.definition import compare_definition
 from walrus_operator.runtime.events import EventRecorder
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.http import HttpServer
@@ -47,13 +48,7 @@ def run() -> int:
     except ValidationError as error:
         print(f"walrus-operator: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-    )
-    for chatty in ("kopf", "urllib3"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    # It says at each start that signals go to the main thread, which is as it shall be.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    logs.set_up(settings)
     return asyncio.run(Operator(settings, Doors()).run())
 
 
@@ -160,7 +155,9 @@ class Operator:
             loop.add_signal_handler(number, self.stop)
         log.info("walrus-operator %s looks after %s", __version__, ", ".join(map(_named, self._settings.watched)))
         try:
-            await self._first(self._stand_by())
+            await self._first(compare_definition(self._kube, self.metrics))
+            if not self._stop.is_set():
+                await self._first(self._stand_by())
             if not self._stop.is_set():
                 await self._operate()
             return 0 if self._stop.is_set() else 1
@@ -199,7 +196,7 @@ class Operator:
             monotonic=monotonic,
         )
         topics = TopicReconciler(self._kube, self._brokers, recorder, now, monotonic, self.metrics.counted)
-        loop = Loop(Both(reconciler, topics), self._queue, self.health, self.metrics)
+        loop = Loop(Both(reconciler, topics), self._queue, self.health, self.metrics, now)
 
         def look(key: Key) -> None:
             self._queue.add(key)

@@ -35,8 +35,11 @@ UNWATCHED_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 NODE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # group, resource, verbs
     ("", "nodes", ("get",)),
+    ("apiextensions.k8s.io", "customresourcedefinitions", ("get",)),
 )
-"""Rights on machines: their addresses are what clients outside are told where they come in through ports of nodes."""
+"""Looks outside of namespaces: at the addresses of nodes, which clients outside are told where they come in through
+ports of nodes, and once at each start at the definition of the resource.
+"""
 
 LEASE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("coordination.k8s.io", "leases", ("create", "get", "update")),

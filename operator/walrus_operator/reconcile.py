@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -45,6 +46,8 @@ class Pass:
     again_s: float
     contested: bool = False
     """Whether Kubernetes stored another status than was written."""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    """What there was to tell of the cluster."""
 
     @property
     def gates(self) -> frozenset[str]:
@@ -101,7 +104,7 @@ class Reconciler:
         await self._recorder.record(snapshot.cluster, happened)
         again = self._patience.after(key, todo, done)
         contested = self._writing.is_contested(snapshot.cluster.uid)
-        return Pass(todo, done, written, min(again, due) if due else again, contested)
+        return Pass(todo, done, written, min(again, due) if due else again, contested, status)
 
     async def _end(self, snapshot: Snapshot) -> Pass | None:
         """What the deletion of the cluster waits for; None once that is nothing of ours."""

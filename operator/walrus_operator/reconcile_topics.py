@@ -43,11 +43,6 @@ class TopicsPass:
     statuses: int
     """How many were written."""
 
-    @property
-    def gates(self) -> frozenset[str]:
-        """None: each topic tells its own, and those of a cluster are not theirs."""
-        return frozenset()
-
 
 class TopicReconciler:
     """Brings topics to what they shall be."""

@@ -24,6 +24,8 @@ class Settings(BaseSettings):
     health_port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """/healthz and /metrics."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    """Lines for people, or an object of JSON each."""
     default_image: str = "walrus/walrus-node"
     """Image of brokers: `spec.version` replaces its tag; with a digest, that is pinned where the tags are the same."""
     marks_unwatched: bool = False

@@ -32,7 +32,7 @@ CASES = [
         "walrus-operator",
         "streams",
         "operators",
-        {"watch": {"all": True}, "crds": {"install": False}, "metrics": {"service": False}, "replicas": 2},
+        {"watch": {"all": True}, "crds": {"install": False}, "metrics": {"service": False}, "replicas": 1},
     ),
     Case(
         "operator-own-images",

@@ -36,7 +36,11 @@ class Installed:
 
     def install(self, *, watched: Sequence[str] = ()) -> None:
         """Installs it, or upgrades it to watch these namespaces besides its own; without any, all."""
-        values = ON_CONTROL_PLANE | {"watch": {"all": not watched, "namespaces": [*watched]}}
+        values = ON_CONTROL_PLANE | {
+            "replicas": 1,
+            "logFormat": "text",
+            "watch": {"all": not watched, "namespaces": [*watched]},
+        }
         helm(
             *("upgrade", "--install", RELEASE, str(self.chart), "--namespace", NAMESPACE, "--create-namespace"),
             "--take-ownership",  # the definition may belong to a release elsewhere

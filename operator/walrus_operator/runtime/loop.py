@@ -6,8 +6,11 @@ import asyncio
 import logging
 from typing import Protocol
 
+from walrus_operator.clock import Now
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import Key
+from walrus_operator.reconcile import Pass
+from walrus_operator.runtime.figures import Figures
 from walrus_operator.runtime.health import Health
 from walrus_operator.runtime.lease import LeaseLost
 from walrus_operator.runtime.metrics import Metrics
@@ -22,8 +25,6 @@ class Passed(Protocol):
     @property
     def again_s(self) -> float: ...
     @property
-    def gates(self) -> frozenset[str]: ...
-    @property
     def acts(self) -> tuple[str, ...]: ...
 
 
@@ -37,12 +38,12 @@ class Reconciles(Protocol):
 class Loop:
     """Works on the queue until it is cancelled."""
 
-    def __init__(self, reconciler: Reconciles, queue: WorkQueue, health: Health, metrics: Metrics) -> None:
+    def __init__(self, reconciler: Reconciles, queue: WorkQueue, health: Health, metrics: Metrics, now: Now) -> None:
         self._reconciler = reconciler
         self._queue = queue
         self._health = health
         self._metrics = metrics
-        self._blocked: dict[Key, set[str]] = {}
+        self._figures = Figures(metrics, now)
 
     async def work(self) -> None:
         """One worker."""
@@ -70,15 +71,10 @@ class Loop:
     def _passed(self, key: Key, passed: Passed | None) -> None:
         self._metrics.passes.labels("ok").inc()
         self._queue.finish(key, passed.again_s if passed is not None else None)
-        gates = set(passed.gates) if passed is not None else set()
-        for gate in self._blocked.pop(key, set()) - gates:
-            self._metrics.blocked.remove(key.namespace, key.name, gate)
-        for gate in gates:
-            self._metrics.blocked.labels(key.namespace, key.name, gate).set(1)
-        if gates:
-            self._blocked[key] = gates
         for act in passed.acts if passed is not None else ():
             self._metrics.actions.labels(act).inc()
+        if passed is None or isinstance(passed, Pass):
+            self._figures.passed(key, passed)
 
     def _failed(self, key: Key, why: str, outcome: str) -> None:
         self._metrics.passes.labels(outcome).inc()

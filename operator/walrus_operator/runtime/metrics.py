@@ -31,7 +31,7 @@ class Metrics:
             ["verb"],
             registry=self.registry,
         )
-        self.queued = Gauge("walrus_operator_queued", "Clusters to be looked at.", registry=self.registry)
+        self.queued = Gauge("walrus_operator_queued", "Clusters, and topics of clusters, to be looked at.", registry=self.registry)
         self.blocked = Gauge(
             "walrus_operator_blocked",
             "1 while the gate is closed.",
@@ -42,6 +42,41 @@ class Metrics:
             "walrus_operator_topics",
             "WalrusTopics of a cluster.",
             ["namespace", "cluster", "ready"],
+            registry=self.registry,
+        )
+        self.blocked_since = Gauge(
+            "walrus_operator_blocked_since_timestamp_seconds",
+            "Since when the gate is closed, as far as this operator knows.",
+            ["namespace", "cluster", "gate"],
+            registry=self.registry,
+        )
+        self.condition = Gauge(
+            "walrus_operator_cluster_condition",
+            "Conditions of a cluster: 1 true, 0 false, -1 unknown.",
+            ["namespace", "cluster", "condition"],
+            registry=self.registry,
+        )
+        self.phase = Gauge(
+            "walrus_operator_cluster_phase",
+            "1 for the phase that a cluster is in.",
+            ["namespace", "cluster", "phase"],
+            registry=self.registry,
+        )
+        self.cluster_passes = Counter(
+            "walrus_operator_cluster_passes_total",
+            "Passes over a cluster.",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
+        self.cluster_writes = Counter(
+            "walrus_operator_cluster_writes_total",
+            "What passes over a cluster changed, its status included; at rest nothing.",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
+        self.definition_differs = Gauge(
+            "walrus_operator_definition_differs",
+            "1 where the definition of the resource was older or newer than this operator at its start.",
             registry=self.registry,
         )
         self.closed = Gauge(
