@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from cases import CASES, Case
+from pod_security import violations
 from rendering import ChartError, Helm, Manifest
 from walrus_operator.api.cluster import parse_spec
 from walrus_operator.api.topic import parse_topic
@@ -62,6 +63,44 @@ def test_without_version_and_image_the_brokers_are_of_the_charts_version(helm: H
     assert cluster(helm, version="9.9")["spec"]["version"] == "9.9"
     own = cluster(helm, image="registry.example/n:dev")["spec"]
     assert (own["image"], own.get("version")) == ("registry.example/n:dev", None)
+
+
+def pod_of_the_test(helm: Helm, **values: Any) -> Manifest | None:
+    rendered = helm.render("walrus", values, release="orders", namespace="shop")
+    return next((one for one in rendered.manifests if one["kind"] == "Pod"), None)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "port"),
+    [
+        ([], 9090),
+        ([{"name": "grpc", "port": 9190}], 9190),
+        ([{"name": "kafka"}, {"name": "in", "protocol": "grpc"}], 9090),
+        ([{"name": "grpc", "type": "NodePort", "admin": True}], 9090),
+        ([{"name": "grpc", "type": "NodePort"}], None),
+        ([{"name": "grpc", "org": "acme"}], None),
+        ([{"name": "kafka"}], None),
+    ],
+)
+def test_a_record_is_written_and_read_where_clients_inside_come_in_by_grpc(
+    listeners: list[dict[str, Any]], port: int | None, helm: Helm
+) -> None:
+    pod = pod_of_the_test(helm, **({"listeners": listeners} if listeners else {}))
+    assert (pod is None) == (port is None)
+    if pod is not None:
+        assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+        assert violations(pod["spec"]) == []
+        told = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+        assert told["WALRUS_BOOTSTRAP"] == f"orders.shop.svc:{port}"
+
+
+def test_the_image_of_the_test_is_that_of_the_brokers(helm: Helm) -> None:
+    images = [
+        pod["spec"]["containers"][0]["image"]
+        for values in ({}, {"version": "9.9"}, {"image": "registry.example/n:dev"})
+        if (pod := pod_of_the_test(helm, **values)) is not None
+    ]
+    assert images == ["walrus/walrus-node:0.1.0", "walrus/walrus-node:9.9", "registry.example/n:dev"]
 
 
 def test_values_that_are_not_of_the_spec_stay_out_of_it(helm: Helm) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import re
 import shutil
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,6 +19,7 @@ from walrus_node.secret import Secrets
 
 pytest.importorskip("walrus_core")
 
+REFERENCE = Path(__file__).parents[2] / "docs/reference"
 Make = Callable[..., NodeProcess]
 
 
@@ -182,6 +185,9 @@ def test_metrics_are_those_of_python_and_rust(node: Make) -> None:
     assert code == 200
     for name in ("walrus_node_ready 1.0", "walrus_metadata_leader 1.0", "process_resident_memory_bytes"):
         assert name in text
+    shown = set(re.findall(r"^# HELP (walrus_\w+)", text, re.MULTILINE))
+    pages = "".join((REFERENCE / page).read_text() for page in ("metrics.md", "kafka.md"))
+    assert {name for name in shown if f"`{name}`" not in pages and f"`{name}_total`" not in pages} == set()
 
 
 def test_sigterm_stops_it_in_less_than_two_seconds(node: Make) -> None:

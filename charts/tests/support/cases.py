@@ -32,7 +32,13 @@ CASES = [
         "walrus-operator",
         "streams",
         "operators",
-        {"watch": {"all": True}, "crds": {"install": False}, "metrics": {"service": False}, "replicas": 1},
+        {
+            "watch": {"all": True},
+            "crds": {"install": False},
+            "metrics": {"service": False},
+            "monitoring": {"podMonitors": True, "rules": True, "dashboards": True, "labels": {"release": "prometheus"}},
+            "replicas": 1,
+        },
     ),
     Case(
         "operator-own-images",

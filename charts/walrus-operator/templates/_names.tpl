@@ -25,6 +25,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{- define "walrus-operator.monitoringLabels" -}}
+{{ include "walrus-operator.labels" . }}
+{{- with .Values.monitoring.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- define "walrus-operator.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "walrus-operator.fullname" .) -}}
@@ -54,7 +61,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* What the schema cannot say, or says as a bare pattern. Every template that needs more than names begins with it. */ -}}
 {{- define "walrus-operator.check" -}}
-{{- range $name := list "image" "nodeImage" "watch" "crds" "serviceAccount" "rbac" "metrics" "resources" -}}
+{{- range $name := list "image" "nodeImage" "watch" "crds" "serviceAccount" "rbac" "metrics" "monitoring" "resources" -}}
 {{- if not (kindIs "map" (get $.Values $name)) -}}
 {{- fail (printf "the value %s is null: leave it out to have its defaults, or give the fields below it that you want" $name) -}}
 {{- end -}}
