@@ -57,7 +57,7 @@ class TopicReconciler:
         told: Told = lambda *_: None,
     ) -> None:
         self._kube = kube
-        self._observer = TopicObserver(kube, brokers, Observer(kube, brokers))
+        self._observer = TopicObserver(kube, brokers, Observer(kube, brokers, now))
         self._executor = TopicExecutor(kube, brokers, monotonic)
         self._recorder = recorder
         self._now = now

@@ -15,9 +15,11 @@ import yaml
 from pydantic import ValidationError
 
 from walrus_operator.api.cluster import ClusterSpec, parse_spec
+from walrus_operator.clock import now
 from walrus_operator.desired.names import LABEL_CLUSTER
+from walrus_operator.desired.network import operator_namespace_of
 from walrus_operator.kube.official import OfficialApi
-from walrus_operator.objects import CLUSTER, POD, SECRET, STATEFUL_SET, Key, Manifest, Ref
+from walrus_operator.objects import CLUSTER, NETWORK_POLICY, POD, SECRET, STATEFUL_SET, Key, Manifest, Ref
 from walrus_operator.observe.brokers import BrokerError
 from walrus_operator.observe.observer import Observer
 from walrus_operator.observe.snapshot import Broker, Cluster, Config, Member, Replication, Snapshot
@@ -96,7 +98,7 @@ async def look(kube: OfficialApi, namespace: str, wanted: Manifest) -> Snapshot:
     pods = await kube.list(POD, namespace, f"{LABEL_CLUSTER}={name}")
     hosts = {one.get("status", {}).get("podIP", ""): one["metadata"]["name"] for one in pods}
     brokers = ToldBrokers(found.get("status") or {}, hosts)
-    seen = await Observer(kube, brokers).look(Key(namespace, name))  # type: ignore[arg-type] # it only reads
+    seen = await Observer(kube, brokers, now).look(Key(namespace, name))  # type: ignore[arg-type] # it only reads
     assert seen is not None
     return seen
 
@@ -112,15 +114,24 @@ def difference(seen: Snapshot, wanted: Mapping[str, Any]) -> list[str]:
     lines = list(_compared(seen, spec))
     # Defaults that the API server fills in are no change: the spec stays as it is written there.
     changed = replace(seen, cluster=replace(seen.cluster, spec=_plain(spec))) if lines else seen
-    return [*lines, *_planned(plan(spec, changed, image))]
+    todo = plan(spec, changed, image, operator_namespace=_operator_namespace(seen))
+    return [*lines, *_planned(todo)]
+
+
+def _operator_namespace(seen: Snapshot) -> str:
+    """Where the operator runs, as far as the cluster's objects tell."""
+    cluster = seen.cluster
+    return operator_namespace_of(
+        seen.objects.get(Ref(NETWORK_POLICY.name, cluster.key.namespace, cluster.names.policy))
+    )
 
 
 def _compared(seen: Snapshot, spec: ClusterSpec) -> Iterator[str]:
     if not seen.cluster.uid:
         yield f"{CLUSTER.name} {seen.cluster.key.name} is not there: it would be made."
         return
-    now, then = (yaml.safe_dump(one, sort_keys=False).splitlines() for one in (_present(seen), _plain(spec)))
-    yield from difflib.unified_diff(now, then, "now", "then", lineterm="")
+    present, wanted = (yaml.safe_dump(one, sort_keys=False).splitlines() for one in (_present(seen), _plain(spec)))
+    yield from difflib.unified_diff(present, wanted, "now", "then", lineterm="")
 
 
 def _present(seen: Snapshot) -> dict[str, Any]:

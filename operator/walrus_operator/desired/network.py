@@ -42,6 +42,15 @@ def network_policy(owner: Owner, spec: ClusterSpec, operator_namespace: str) -> 
     return [object_of(owner, NETWORK_POLICY, owner.names.policy, spec=policy)]
 
 
+def operator_namespace_of(policy: Manifest | None) -> str:
+    """The namespace of the operator that a policy of a cluster lets in; "" where there is no such policy."""
+    for rule in policy["spec"].get("ingress", ()) if policy is not None else ():
+        for peer in rule.get("from", ()):
+            if peer.get("podSelector", {}).get("matchLabels") == _OPERATOR:
+                return str(peer.get("namespaceSelector", {}).get("matchLabels", {}).get(_NAMESPACE, ""))
+    return ""
+
+
 def _rule(peers: Sequence[Peer] | None, numbers: Iterable[int]) -> list[Manifest]:
     """Who reaches these ports. An empty list in a rule would mean everybody, so nobody is no rule at all."""
     if peers is None:

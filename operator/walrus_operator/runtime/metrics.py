@@ -31,7 +31,9 @@ class Metrics:
             ["verb"],
             registry=self.registry,
         )
-        self.queued = Gauge("walrus_operator_queued", "Clusters, and topics of clusters, to be looked at.", registry=self.registry)
+        self.queued = Gauge(
+            "walrus_operator_queued", "Clusters, and topics of clusters, to be looked at.", registry=self.registry
+        )
         self.blocked = Gauge(
             "walrus_operator_blocked",
             "1 while the gate is closed.",
