@@ -1,6 +1,7 @@
 """The admin service of real nodes: who they are, how they see the cluster, settings that act in running brokers."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,9 @@ def test_status_shows_the_cluster_and_what_this_node_carries(node: Make) -> None
         storage = status.storage
         assert (storage.backend_asked, storage.backend_in_use, storage.reason) == ("mmap", "mmap", None)
         assert 0 < storage.bytes_free <= storage.bytes_total
+        room = os.statvfs(first.data)
+        kept_for_root = (room.f_bfree - room.f_bavail) * room.f_frsize
+        assert storage.bytes_total == room.f_blocks * room.f_frsize - kept_for_root
         assert Path(storage.data_dir) == first.data
         assert other.status().metadata.role is MetadataRole.OBSERVER
         assert client.status().segments_led + other.status().segments_led == 1

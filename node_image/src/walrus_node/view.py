@@ -119,7 +119,8 @@ class NodeView:
             cached_reason=report.cached,
             data_dir=str(config.data_dir),
             bytes_free=usage.free,
-            bytes_total=usage.total,
+            # What only root may fill is no room, so it is left out, as `df` does.
+            bytes_total=usage.used + usage.free,
             copies_not_whole=0 if data_plane is None else data_plane.copies_not_whole(),
         )
 
