@@ -100,12 +100,16 @@ func (Franz) Consume(spec Spec, stop <-chan struct{}) {
 		}
 		fetches.EachError(func(_ string, _ int32, err error) { Tell(Event{"error": err.Error()}) })
 		fetches.EachRecord(func(record *kgo.Record) {
-			headers := [][2]string{}
-			for _, header := range record.Headers {
-				headers = append(headers, [2]string{header.Key, string(header.Value)})
-			}
-			TellRead(record.Offset, record.Key, record.Value, headers, record.Timestamp)
+			franzTellRead(record)
 			count++
 		})
 	}
+}
+
+func franzTellRead(record *kgo.Record) {
+	headers := [][2]string{}
+	for _, header := range record.Headers {
+		headers = append(headers, [2]string{header.Key, string(header.Value)})
+	}
+	TellRead(record.Partition, record.Offset, record.Key, record.Value, headers, record.Timestamp)
 }

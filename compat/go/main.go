@@ -26,7 +26,12 @@ type Spec struct {
 	Acks       int
 	Idempotent bool
 	BytesMax   int
+	Keys       int64
 	From       string
+	Group      string
+	Instance   string
+	Coop       bool
+	Session    time.Duration
 }
 
 // parse reads a spec of the form `key=value ...`.
@@ -44,7 +49,9 @@ func parse(arguments []string) Spec {
 		Bootstrap: given["bootstrap"], Topic: given["topic"], Producer: given["producer"],
 		Count: number("count"), PaceMS: number("pace_ms"), Size: int(number("size")), Mixed: number("mixed") == 1,
 		TimeMS: number("time_ms"), Codec: given["codec"], Acks: int(number("acks")),
-		Idempotent: number("idempotent") == 1, BytesMax: int(number("bytes_max")), From: given["from"],
+		Idempotent: number("idempotent") == 1, BytesMax: int(number("bytes_max")), Keys: number("keys"), From: given["from"],
+		Group: given["group"], Instance: given["instance"], Coop: number("cooperative") == 1,
+		Session: time.Duration(number("session_ms")) * time.Millisecond,
 	}
 }
 
@@ -52,6 +59,9 @@ func parse(arguments []string) Spec {
 type Client interface {
 	Produce(spec Spec, numbers <-chan int64)
 	Consume(spec Spec, stop <-chan struct{})
+	Member(spec Spec, stop <-chan struct{})
+	Topics(spec Spec)
+	Admin(spec Spec)
 }
 
 var (
@@ -62,8 +72,9 @@ var (
 // Event is one line of the output.
 type Event map[string]any
 
-// Tell writes one line of the output.
+// Tell writes one line of the output, with the time.
 func Tell(event Event) {
+	event["at"] = float64(time.Now().UnixMicro()) / 1e6
 	writing.Lock()
 	defer writing.Unlock()
 	if err := output.Encode(event); err != nil {
@@ -81,12 +92,25 @@ func TellSent(number, offset int64, err error) {
 }
 
 // TellRead tells a record that was read.
-func TellRead(offset int64, key, value []byte, headers [][2]string, at time.Time) {
-	event := Event{"read": offset, "key": text(key), "value": text(value), "headers": headers, "time_ms": at.UnixMilli()}
+func TellRead(partition int32, offset int64, key, value []byte, headers [][2]string, at time.Time) {
+	event := Event{"read": offset, "partition": partition, "key": text(key), "value": text(value), "headers": headers, "time_ms": at.UnixMilli()}
 	if value != nil {
 		event["size"] = len(value)
 	}
 	Tell(event)
+}
+
+// TellStep tells what came of a step of an admin, which fails where there is an error.
+func TellStep(step string, found any, err error) {
+	if err != nil {
+		fail(fmt.Errorf("%s: %w", step, err))
+	}
+	Tell(Event{"step": step, "found": found})
+}
+
+// TellCommitted tells that what was read is committed: the next offset of a partition.
+func TellCommitted(partition int32, offset int64) {
+	Tell(Event{"committed": offset, "partition": partition})
 }
 
 func text(bytes []byte) *string {
@@ -148,6 +172,12 @@ func main() {
 		client.Produce(spec, numbers(spec, stop))
 	case "consume":
 		client.Consume(spec, stop)
+	case "member":
+		client.Member(spec, stop)
+	case "topics":
+		client.Topics(spec)
+	case "admin":
+		client.Admin(spec)
 	default:
 		fail(fmt.Errorf("unknown command %q", os.Args[2]))
 	}

@@ -21,6 +21,9 @@ func RecordOf(spec Spec, number int64) Record {
 	value := fmt.Sprintf("%s %d ", spec.Producer, number)
 	value += strings.Repeat(".", max(0, spec.Size-len(value)))
 	key := fmt.Sprintf("key %d", number)
+	if spec.Keys > 0 {
+		key = fmt.Sprintf("key %d", number%spec.Keys)
+	}
 	record := Record{Key: &key, Value: &value}
 	if spec.TimeMS > 0 {
 		record.TimeMS = spec.TimeMS + number

@@ -120,12 +120,16 @@ func (Sarama) Consume(spec Spec, stop <-chan struct{}) {
 				Tell(Event{"error": "the consumer has ended"})
 				return
 			}
-			headers := [][2]string{}
-			for _, header := range message.Headers {
-				headers = append(headers, [2]string{string(header.Key), string(header.Value)})
-			}
-			TellRead(message.Offset, message.Key, message.Value, headers, message.Timestamp)
+			saramaTellRead(message)
 			count++
 		}
 	}
+}
+
+func saramaTellRead(message *sarama.ConsumerMessage) {
+	headers := [][2]string{}
+	for _, header := range message.Headers {
+		headers = append(headers, [2]string{string(header.Key), string(header.Value)})
+	}
+	TellRead(message.Partition, message.Offset, message.Key, message.Value, headers, message.Timestamp)
 }

@@ -21,7 +21,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /** The driver of the Java client: {@code Driver COMMAND KEY=VALUE...}, see ../README.md. */
 public final class Driver {
     /** Whether the standard input has ended, by which the runner ends what has no count. */
-    private static volatile boolean isStopped;
+    static volatile boolean isStopped;
 
     private Driver() {}
 
@@ -30,18 +30,27 @@ public final class Driver {
         Thread watch = new Thread(Driver::awaitEnd);
         watch.setDaemon(true);
         watch.start();
+        Map<String, String> spec = spec(arguments);
+        switch (arguments[0]) {
+            case "about" -> tell("\"versions\":{\"kafka-clients\":" + quoted(version()) + "}");
+            case "produce" -> produce(spec);
+            case "consume" -> consume(spec);
+            case "member" -> Member.share(spec);
+            case "topics" -> Admins.list(spec);
+            case "admin" -> Admins.lookAfter(spec);
+            default -> throw new IllegalArgumentException(arguments[0]);
+        }
+        tell("\"done\":true");
+    }
+
+    /** What stands behind the command. */
+    static Map<String, String> spec(String[] arguments) {
         Map<String, String> spec = new HashMap<>();
         for (int place = 1; place < arguments.length; place++) {
             String[] parts = arguments[place].split("=", 2);
             spec.put(parts[0], parts[1]);
         }
-        switch (arguments[0]) {
-            case "about" -> tell("\"versions\":{\"kafka-clients\":" + quoted(version()) + "}");
-            case "produce" -> produce(spec);
-            case "consume" -> consume(spec);
-            default -> throw new IllegalArgumentException(arguments[0]);
-        }
-        tell("\"done\":true");
+        return spec;
     }
 
     /** The version that the client's jar says of itself. */
@@ -95,13 +104,18 @@ public final class Driver {
                         spec.get("topic"),
                         null,
                         time,
-                        mixed && number % 3 == 0 ? null : ("key " + number).getBytes(StandardCharsets.UTF_8),
+                        mixed && number % 3 == 0 ? null : ("key " + key(spec, number)).getBytes(StandardCharsets.UTF_8),
                         mixed && number % 5 == 0 && number % 3 != 0 ? null : value.getBytes(StandardCharsets.UTF_8));
         if (mixed && number % 2 == 1) {
             record.headers().add("first", "1".getBytes(StandardCharsets.UTF_8));
             record.headers().add("second", "2".getBytes(StandardCharsets.UTF_8));
         }
         return record;
+    }
+
+    private static long key(Map<String, String> spec, long number) {
+        long keys = number(spec, "keys");
+        return keys == 0 ? number : number % keys;
     }
 
     /** Reads partition 0 from a place on. */
@@ -152,7 +166,7 @@ public final class Driver {
         }
     }
 
-    private static long number(Map<String, String> spec, String name) {
+    static long number(Map<String, String> spec, String name) {
         return Long.parseLong(spec.getOrDefault(name, "0"));
     }
 
@@ -164,13 +178,13 @@ public final class Driver {
         }
     }
 
-    private static void tellRead(ConsumerRecord<byte[], byte[]> record) {
+    static void tellRead(ConsumerRecord<byte[], byte[]> record) {
         List<String> headers = new ArrayList<>();
         for (Header header : record.headers()) {
             headers.add("[" + quoted(header.key()) + "," + quoted(text(header.value())) + "]");
         }
         tell(
-                "\"read\":" + record.offset() + ",\"key\":" + quoted(text(record.key())) + ",\"value\":"
+                "\"read\":" + record.offset() + ",\"partition\":" + record.partition() + ",\"key\":" + quoted(text(record.key())) + ",\"value\":"
                         + quoted(text(record.value())) + ",\"headers\":[" + String.join(",", headers) + "],\"time_ms\":"
                         + record.timestamp() + (record.value() == null ? "" : ",\"size\":" + record.value().length));
     }
@@ -179,12 +193,18 @@ public final class Driver {
         return bytes == null ? null : new String(bytes, 0, Math.min(bytes.length, 64), StandardCharsets.UTF_8);
     }
 
-    private static String quoted(String text) {
+    static String quoted(String text) {
         return text == null ? "null" : "\"" + text.replace("\\", "\\\\").replace("\"", "\\\"").replaceAll("\\p{Cntrl}", " ") + "\"";
     }
 
-    private static synchronized void tell(String fields) {
-        System.out.println("{" + fields + "}");
+    /** Writes one line, with the time. */
+    static void tell(String fields) {
+        String line = "{\"at\":" + System.currentTimeMillis() / 1000.0 + "," + fields + "}";
+        write(line);
+    }
+
+    private static synchronized void write(String line) {
+        System.out.println(line);
         System.out.flush();
     }
 }

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,17 +15,23 @@ import walrus_client
 from rich.console import Console
 from walrus_client.dev import NodeOptions, start_cluster
 
-from walrus_compat import expected, report
+from walrus_compat import apache, kinds, load, report
 from walrus_compat.clients import Client, all_clients
-from walrus_compat.driver import Driver, DriverError
-from walrus_compat.features import EACH, TOGETHER, Broken, Each, Feature, Together, found_wrong, longest_pause_s, pairs
+from walrus_compat.driver import Driver
+from walrus_compat.feature import Broken, Each, Feature, Found, Wrong
+from walrus_compat.features import FEATURES
+from walrus_compat.kafka import on_kafka
+from walrus_compat.program import Program
+from walrus_compat.programs import PROGRAMS
 from walrus_compat.report import Outcome
-from walrus_compat.stage import Stage
+from walrus_compat.stage import Stage, Walrus
 
 DIRECTORY = Path(".walrus/compat")
 PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
 NODES = 3
 GROUP_MAX = 3  # clients that are at work together: each has several processes
+
+Say = Callable[[str], None]
 
 
 def main() -> int:
@@ -33,6 +40,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the features that take seconds")
     parser.add_argument("--client", nargs="+", metavar="NAME", help="only these clients")
     parser.add_argument("--feature", nargs="+", metavar="NAME", help="only these features")
+    parser.add_argument("--program", nargs="+", metavar="NAME", help="only these programs")
+    parser.add_argument("--kafka", action="store_true", help="with Apache Kafka in the place of Walrus")
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="data and logs of the nodes go here")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no node is left behind
@@ -45,33 +54,45 @@ def main() -> int:
                 f"NOT RUN: {client.name}, whose driver is not there: tools/setup compat says why", style="yellow"
             )
     clients = [client for client in clients if client.is_there()]
+    is_some = chosen.client or chosen.feature or chosen.program
 
-    def is_chosen(feature: Feature) -> bool:
-        return feature.name in chosen.feature if chosen.feature else feature.is_quick or not chosen.quick
+    def is_chosen(tried: Feature | Program, named: list[str] | None) -> bool:
+        return tried.name in (named or ()) if is_some else tried.is_quick or not chosen.quick
 
-    every: list[Feature] = [*EACH, *TOGETHER]
-    features = [feature for feature in every if is_chosen(feature)]
+    features = [each for each in FEATURES if is_chosen(each, chosen.feature) or (chosen.client and not chosen.feature)]
+    programs = [each for each in PROGRAMS if is_chosen(each, chosen.program)]
+    for program in programs:
+        if not program.is_there():
+            console.print(f"NOT RUN: {program.name}: tools/setup compat says why", style="yellow")
     shutil.rmtree(chosen.directory, ignore_errors=True)
     chosen.directory.mkdir(parents=True)
-    with on_stage(chosen.directory) as stage:
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False)
+
+    with (on_kafka if chosen.kafka else on_walrus)(chosen.directory) as stage:
         versions = {client.name: version_of(stage, client) for client in clients}
-        outcomes = dict(run(stage, clients, features, lambda line: console.print(line, highlight=False, markup=False)))
+        outcomes = dict(run(stage, clients, features, say))
+        found = {program: alone(say, program, stage) for program in programs if program.is_there()}
+    if not chosen.kafka:
+        outcomes |= compared(chosen.directory, clients, features, outcomes, say)
     console.print(report.table(versions, features, outcomes))
-    is_whole = not (chosen.quick or chosen.client or chosen.feature) and len(clients) == len(all_clients())
-    if is_whole:
-        PAGE.write_text(report.page(versions, features, outcomes))
+    console.print(report.table_of_programs(found))
+    is_whole = not (chosen.quick or is_some or chosen.kafka)
+    if is_whole and len(clients) == len(all_clients()) and len(found) == len(programs):
+        PAGE.write_text(report.page(versions, features, outcomes, found))
         console.print(f"written: {PAGE}", highlight=False)
-    return 0 if all(outcome.is_fine for outcome in outcomes.values()) else 1
+    return 0 if all(outcome.is_fine for outcome in (*outcomes.values(), *found.values())) else 1
 
 
 @contextmanager
-def on_stage(directory: Path) -> Iterator[Stage]:
+def on_walrus(directory: Path) -> Iterator[Stage]:
     """Three nodes that are gone afterwards; their logs stay."""
     options = NodeOptions(segment_age_min="0", monitor_check_ms=250)
     cluster = start_cluster(directory / "cluster", nodes=NODES, options=options)
     try:
-        with walrus_client.Client(cluster.bootstrap) as walrus:
-            yield Stage(cluster, walrus, directory)
+        with walrus_client.Client(cluster.bootstrap) as client:
+            yield Walrus(directory, cluster, client)
     finally:
         cluster.stop()
 
@@ -84,49 +105,79 @@ def version_of(stage: Stage, client: Client) -> str:
 
 
 def run(
-    stage: Stage, clients: Sequence[Client], features: Sequence[Feature], say: Callable[[str], None]
+    stage: Stage, clients: Sequence[Client], features: Sequence[Feature], say: Say
 ) -> Iterator[tuple[tuple[str, str], Outcome]]:
     """Try all features, and tell what came of each with each client."""
     for feature in features:
         began = time.monotonic()
-        if isinstance(feature, Each):
-            found = {client.name: each(stage, client, feature) for client in clients}
-        else:
-            groups = (clients[first : first + GROUP_MAX] for first in range(0, len(clients), GROUP_MAX))
-            found = {name: wrong for group in groups for name, wrong in together(stage, group, feature, say).items()}
+        able = [client for client in clients if feature.name not in client.lacks]
+        found = tried(stage, able, feature, say)
         say(f"{feature.name}: {time.monotonic() - began:.0f} s")
-        for client, wrong in found.items():
-            outcome = Outcome(tuple(wrong), expected.reason(client, feature.name, tuple(wrong)) if wrong else None)
-            for what in wrong:
-                say(f"  {client}: {outcome.word}: {what}")
-            yield (client, feature.name), outcome
+        for client in clients:
+            wrong = tuple(found.get(client.name, ()))
+            for line in kinds.summary(wrong):
+                say(f"  {client.name}: {line}")
+            yield (client.name, feature.name), Outcome(wrong, is_lacking=client not in able)
 
 
-def each(stage: Stage, client: Client, feature: Each) -> list[str]:
-    """Try a feature with one client; return what was wrong."""
+def tried(stage: Stage, clients: Sequence[Client], feature: Feature, say: Say) -> Found:
+    """Try a feature with these clients; return what was wrong with each."""
+    if isinstance(feature, Each):
+        with ThreadPoolExecutor(1 if feature.is_alone else GROUP_MAX) as pool:
+            wrongs = pool.map(lambda client: wrong_with(lambda: feature.run(stage, client)), clients)
+            return dict(zip((client.name for client in clients), wrongs, strict=True))
+    found: dict[str, Sequence[Wrong]] = {}
+    for first in range(0, len(clients), GROUP_MAX):
+        wrong, pauses = load.tried(stage, clients[first : first + GROUP_MAX], feature)
+        shown = ", ".join(f"{name} {pause_s:.1f}" for name, pause_s in pauses.items())
+        say(f"longest times without an acknowledgement, in seconds: {shown}")
+        found |= wrong
+    return found
+
+
+def alone(say: Say, program: Program, stage: Stage) -> Outcome:
+    """Try a program; tell what came of it."""
+    began = time.monotonic()
+    wrong = wrong_with(lambda: program.run(stage))
+    say(f"{program.name}: {time.monotonic() - began:.0f} s")
+    for each in wrong:
+        say(f"  {each.what}")
+    return Outcome(tuple(wrong))
+
+
+def wrong_with(run: Callable[[], None]) -> Sequence[Wrong]:
+    """Run something, and return what was wrong with it."""
     try:
-        feature.run(stage, client)
-    except (Broken, DriverError, walrus_client.WalrusError) as error:
-        return [f"{type(error).__name__}: {error}" if isinstance(error, walrus_client.WalrusError) else str(error)]
+        run()
+    except Broken as error:
+        return error.wrong
+    except Exception as error:
+        return [Wrong(f"{type(error).__name__}: {error}")]
     return []
 
 
-def together(
-    stage: Stage, clients: Sequence[Client], feature: Together, say: Callable[[str], None]
-) -> dict[str, list[str]]:
-    """Have something happen while these clients are at work; return what was wrong with each."""
-    found: dict[str, list[str]] = {client.name: [] for client in clients}
-    with pairs(stage, clients, feature.config) as at_work:
-        feature.happens(stage, [pair.topic for pair in at_work])
-        for pair in at_work:
-            pair.writer.stop()
-        for pair in at_work:
-            try:
-                found[pair.client.name] += found_wrong(stage, pair, feature)
-            except (DriverError, walrus_client.WalrusError) as error:
-                found[pair.client.name].append(f"{pair.mode.name}: {error}")
-        pauses = (f"{pair.client.name} {longest_pause_s(pair.writer.events):.1f}" for pair in at_work)
-        say(f"longest times without an acknowledgement, in seconds: {', '.join(pauses)}")
+def compared(
+    directory: Path,
+    clients: Sequence[Client],
+    features: Sequence[Feature],
+    outcomes: report.Outcomes,
+    say: Say,
+) -> dict[tuple[str, str], Outcome]:
+    """Try again with Apache Kafka what told an application of errors and has nothing else wrong."""
+    told = {key: outcome for key, outcome in outcomes.items() if kinds.is_all_told(outcome.wrong)}
+    if not told:
+        return {}
+    if not apache.is_there():
+        say("NOT RUN: Apache Kafka, to compare with: tools/setup compat says why")
+        return {}
+    say("with Apache Kafka, for what applications were told:")
+    found = {}
+    with on_kafka(directory) as stage:
+        for feature in features:
+            some = [client for client in clients if (client.name, feature.name) in told]
+            if some:
+                for key, outcome in run(stage, some, [feature], say):
+                    found[key] = Outcome(told[key].wrong, outcome.wrong)
     return found
 
 

@@ -13,7 +13,8 @@ from walrus_compat.clients import cache
 
 VERSION = "4.4.0"
 LOOPBACK = "127.0.0.1"
-START_S = 120.0
+START_S, STOP_S = 120.0, 120.0
+SETTINGS_FILE = "server.properties"
 CLUSTER_ID = "walrus-compat-cluster0"  # 22 characters, as a base64 UUID has
 # What a laptop's brokers need less of than a data centre's; the rest is as Kafka ships it.
 SETTINGS: Mapping[str, str | int] = {
@@ -37,20 +38,62 @@ def is_there() -> bool:
     return any(jars().glob("kafka_*.jar"))
 
 
-def java(main: str, *arguments: str | Path, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
-    """The command of one of its programs."""
+def java(
+    main: str, *arguments: str | Path, heap: str = "256m", options: Sequence[str] = (), before: Sequence[Path] = ()
+) -> list[str]:
+    """The command of one of its programs; folders of jars `before` its own take their place."""
     logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     memory = (f"-Xmx{heap}", f"-Xms{heap}")
-    return ["java", *memory, *options, logging, "-cp", f"{jars()}/*", main, *map(str, arguments)]
+    path = ":".join(f"{folder}/*" for folder in (*before, jars()))
+    return ["java", *memory, *options, logging, "-cp", path, main, *map(str, arguments)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Broker:
-    """One broker at work."""
+    """One broker, in a folder of its own, which has been formatted; `process` is the last one that was started."""
 
     number: int
     port: int
-    process: subprocess.Popen[bytes]
+    home: Path
+    heap: str
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and do not wait."""
+        with (self.home / "log").open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - the arguments are our own
+                java("kafka.Kafka", self.home / SETTINGS_FILE, heap=self.heap),
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                start_new_session=True,
+            )
+
+    def wait_until_it_serves(self) -> None:
+        """Return when it takes connections."""
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                with socket.create_connection((LOOPBACK, self.port), timeout=1):
+                    return
+            except OSError as error:
+                has_ended = self.process is None or self.process.poll() is not None
+                if has_ended or time.monotonic() > deadline:
+                    last = (self.home / "log").read_text(errors="replace")[-2000:]
+                    raise KafkaError(f"broker {self.number} of Apache Kafka does not serve: {last}") from error
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Have it hand over what it leads and end, while others are at work."""
+        assert self.process is not None, "it was started"
+        self.process.terminate()
+        self.process.wait(STOP_S)
+
+    def kill(self) -> None:
+        """Kill it: a broker that is asked to stop waits for others, where all are to end."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +110,7 @@ class Kafka:
     @property
     def pids(self) -> list[int]:
         """The processes of its brokers."""
-        return [broker.process.pid for broker in self.brokers]
+        return [broker.process.pid for broker in self.brokers if broker.process is not None]
 
 
 @contextmanager
@@ -78,7 +121,7 @@ def running(
 
     It yields when all of them serve. Topics have as many replicas as there are brokers, unless who makes one says so.
     """
-    ports = _free_ports(2 * nodes)
+    ports = free_ports(2 * nodes)
     voters = ",".join(f"{number}@{LOOPBACK}:{ports[nodes + number - 1]}" for number in range(1, nodes + 1))
     with ExitStack() as stack:
         brokers = []
@@ -102,17 +145,15 @@ def running(
                 **SETTINGS,
                 **(settings or {}),
             }
-            file = home / "server.properties"
+            file = home / SETTINGS_FILE
             file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-            log = stack.enter_context((home / "log").open("wb"))
             _format(file, home / "log")
-            process = subprocess.Popen(  # noqa: S603 - the arguments are our own
-                java("kafka.Kafka", file, heap=heap), stdout=log, stderr=log, cwd=home, start_new_session=True
-            )
-            stack.callback(_end, process)
-            brokers.append(Broker(number, ports[number - 1], process))
+            broker = Broker(number, ports[number - 1], home, heap)
+            stack.callback(broker.kill)
+            broker.start()
+            brokers.append(broker)
         for broker in brokers:
-            _wait_until_it_serves(broker, directory / f"kafka-{broker.number}" / "log")
+            broker.wait_until_it_serves()
         yield Kafka(brokers)
 
 
@@ -124,29 +165,10 @@ def _format(file: Path, log: Path) -> None:
         raise KafkaError(f"the storage of a broker of Apache Kafka could not be made: {done.stderr.strip()[-2000:]}")
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody has."""
+def free_ports(count: int) -> list[int]:
+    """Find ports of the loopback interface that nobody has."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind((LOOPBACK, 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def _wait_until_it_serves(broker: Broker, log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            with socket.create_connection((LOOPBACK, broker.port), timeout=1):
-                return
-        except OSError as error:
-            if broker.process.poll() is not None or time.monotonic() > deadline:
-                last = log.read_text(errors="replace")[-2000:]
-                raise KafkaError(f"broker {broker.number} of Apache Kafka does not serve: {last}") from error
-        time.sleep(0.1)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """A broker of several waits for the others when it is asked to stop, and nobody reads what it leaves."""
-    process.kill()
-    process.wait()

@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +22,7 @@ class DriverError(Exception):
 
 
 class Driver:
-    """One run of a driver, which ends when its standard input does. What it tells is in `events`, with the time."""
+    """One run of a driver, which ends when its standard input does. What it tells is in `events`."""
 
     def __init__(self, client: Client, command: str, *, errors: Path, **spec: object) -> None:
         self.name = f"{client.name} {command}"
@@ -33,6 +35,7 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env={**os.environ, **client.environment},
+            start_new_session=True,  # so that it can be killed with the programs that it runs
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -43,10 +46,22 @@ class Driver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        self.kill()
         self._reader.join()
         self._errors.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """Its process, and those that it runs."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        return [pid, *map(int, children.read_text().split())] if children.exists() else [pid]
+
+    def kill(self) -> None:
+        """Kill it, as the kernel does with a program that takes too much memory."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def wait(self, what: str, is_so: Callable[[list[Event]], bool], timeout_s: float) -> None:
         """Wait until what it told so far is enough."""
@@ -54,11 +69,10 @@ class Driver:
         with self._changed:
             while not is_so(self.events):
                 left_s = deadline - time.monotonic()
-                if left_s <= 0 or (self._is_over() and not is_so(self.events)):
-                    last = self.events[-3:]
-                    raise DriverError(
-                        f"{self.name}: {what}: not within {timeout_s:g} s; the last of what it told: {last}"
-                    )
+                is_over = self.is_over and not is_so(self.events)
+                if left_s <= 0 or is_over:
+                    why = f"it ended, see {self._errors.name}" if is_over else f"not within {timeout_s:g} s"
+                    raise DriverError(f"{self.name}: {what}: {why}; the last of what it told: {self.events[-3:]}")
                 self._changed.wait(min(left_s, 0.5))
 
     def wait_ready(self, timeout_s: float = 60) -> None:
@@ -75,7 +89,9 @@ class Driver:
         self.wait("its end", lambda events: any("done" in event for event in events), timeout_s)
         return self.events
 
-    def _is_over(self) -> bool:
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and all that it told is known."""
         return not self._reader.is_alive()
 
     def _read(self) -> None:
@@ -84,8 +100,7 @@ class Driver:
             try:
                 event = json.loads(line)
             except ValueError:
-                event = {"error": f"not a line of a driver: {line!r}"}
-            event["at"] = time.monotonic()
+                event = {"at": time.time(), "error": f"not a line of a driver: {line!r}"}
             with self._changed:
                 self.events.append(event)
                 self._changed.notify_all()

@@ -5,27 +5,40 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from walrus_compat.features import Feature
+from walrus_compat import apache, kinds
+from walrus_compat.feature import Feature, Wrong
+from walrus_compat.program import Program
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a feature with a client: nothing wrong, something that Kafka shows as well, or what is wrong."""
+    """What came of a feature with a client: what was wrong, and what was with Apache Kafka, if that was tried.
 
-    wrong: tuple[str, ...] = ()
-    as_kafka: str | None = None
+    `is_lacking` says that the client does not have the feature.
+    """
+
+    wrong: tuple[Wrong, ...] = ()
+    with_kafka: tuple[Wrong, ...] | None = None
+    is_lacking: bool = False
+
+    @property
+    def is_as_kafka(self) -> bool:
+        """Whether the application was told what it is told with Apache Kafka, and nothing else was wrong."""
+        return self.with_kafka is not None and kinds.is_as_kafka(self.wrong, self.with_kafka)
 
     @property
     def is_fine(self) -> bool:
         """Whether it is as it should be."""
-        return not self.wrong or self.as_kafka is not None
+        return not self.wrong or self.is_as_kafka
 
     @property
     def word(self) -> str:
         """A word for it in a table."""
+        if self.is_lacking:
+            return "-"
         if not self.wrong:
             return "yes"
-        return "as Kafka" if self.as_kafka else "NO"
+        return "as Kafka" if self.is_as_kafka else "NO"
 
 
 Outcomes = Mapping[tuple[str, str], Outcome]  # by client and feature
@@ -43,7 +56,17 @@ def table(versions: Mapping[str, str], features: Sequence[Feature], outcomes: Ou
     return shown
 
 
-def page(versions: Mapping[str, str], features: Sequence[Feature], outcomes: Outcomes) -> str:
+def table_of_programs(found: Mapping[Program, Outcome]) -> Table:
+    """The table of programs for the terminal."""
+    shown = Table("program", "version", "", title="Programs", title_justify="left")
+    for program, outcome in found.items():
+        shown.add_row(program.name, program.version, outcome.word)
+    return shown
+
+
+def page(
+    versions: Mapping[str, str], features: Sequence[Feature], outcomes: Outcomes, programs: Mapping[Program, Outcome]
+) -> str:
     """The page of the documentation."""
     lines = [
         "# Clients of Kafka that are tried",
@@ -60,14 +83,21 @@ def page(versions: Mapping[str, str], features: Sequence[Feature], outcomes: Out
             outcomes[client, feature.name].word if (client, feature.name) in outcomes else "" for client in versions
         ]
         lines.append(f"| {feature.name} | " + " | ".join(words) + " |")
-    lines += ["", *(f"- **{feature.name}**: {feature.what}" for feature in features), ""]
-    notes = sorted(
-        {(feature, client, found.as_kafka) for (client, feature), found in outcomes.items() if found.as_kafka}
-    )
-    if notes:
+    lines += ["", "`-`: the client does not have it.", ""]
+    lines += [*(f"- **{feature.name}**: {feature.what}" for feature in features), ""]
+    told = [
+        f"- {feature}, {client}: {', '.join(kinds.kinds(found.wrong))}"
+        for (client, feature), found in sorted(outcomes.items(), key=lambda item: item[0][::-1])
+        if found.is_as_kafka
+    ]
+    if told:
         lines += [
-            'What is marked "as Kafka" is told to the application by the design of its client, whoever serves it:',
+            'With what is marked "as Kafka" the application is told of an error, and of the same one when the same is',
+            f"tried, in the same run, with three brokers of Apache Kafka {apache.VERSION}:",
+            "",
+            *told,
             "",
         ]
-        lines += [f"- {feature}, {client}: {note}" for feature, client, note in notes] + [""]
-    return "\n".join(lines)
+    lines += ["## Programs", "", "| program | version | | what it does |", "| --- | --- | --- | --- |"]
+    lines += [f"| {each.name} | {each.version} | {found.word} | {each.what} |" for each, found in programs.items()]
+    return "\n".join(lines) + "\n"

@@ -1,41 +1,171 @@
-"""Where features are tried: a cluster of three real nodes, and what lies in its logs in the end."""
+"""Where features are tried: a cluster of three brokers, and what lies in its logs in the end."""
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import walrus_client
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from walrus_client.dev import DevCluster
-from walrus_client.model import Record
 
 from walrus_compat.clients import Client
 from walrus_compat.driver import Driver
 
+Config = Mapping[str, str | int]
+ASK_S, MANY_S = 30.0, 120.0
+AT_ONCE = 500  # topics that are made by one request
 
-@dataclass
-class Stage:
+
+class Stored(NamedTuple):
+    """A record as it lies in a log."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Stage(ABC):
     """A cluster, and topics on it that nobody had before."""
 
-    cluster: DevCluster
-    walrus: walrus_client.Client
-    directory: Path
+    is_walrus = True
 
-    def __post_init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._numbers = itertools.count(1)
+        self._many: set[str] = set()
 
-    def topic(self, name: str, config: Mapping[str, str | int | bool] | None = None) -> str:
-        """Make a topic of one partition, as clients of Kafka would have it, and with these settings."""
-        topic = f"{name}-{next(self._numbers)}"
-        self.walrus.create_topic(topic, config={"walrus.leaders": "sticky", **(config or {})})
+    @property
+    @abstractmethod
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, running or not."""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Sequence[int]:
+        """The ids of all brokers."""
+
+    @abstractmethod
+    def make(self, topic: str, partitions: int, config: Config) -> None:
+        """Make a topic, which every broker knows then."""
+
+    @abstractmethod
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+
+    @abstractmethod
+    def log(self, topic: str, partition: int = 0) -> list[Stored]:
+        """Everything that lies in a partition, read by another client than those that are tried."""
+
+    @abstractmethod
+    def leads(self, topic: str) -> list[int]:
+        """Who led partition 0 of a topic from segment to segment as far as is known, in order; the last one does."""
+
+    @abstractmethod
+    def starts_at(self, topic: str) -> int:
+        """The first offset that partition 0 of a topic has still."""
+
+    @abstractmethod
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """What a group has committed, by partition."""
+
+    @abstractmethod
+    def has_group(self, group: str) -> bool:
+        """Whether there is a group of that name."""
+
+    @abstractmethod
+    def restart(self, node: int) -> None:
+        """Stop a broker, which may hand over first, and start it again."""
+
+    @abstractmethod
+    def kill(self, node: int) -> None:
+        """Kill a broker."""
+
+    @abstractmethod
+    def start(self, node: int) -> None:
+        """Start a broker that was killed; returns when it serves."""
+
+    def name(self, kind: str) -> str:
+        """Return a name that nothing else has."""
+        return f"{kind}-{next(self._numbers)}"
+
+    def topic(self, kind: str, config: Config | None = None, *, partitions: int = 1) -> str:
+        """Make a topic, as clients of Kafka would have it, and with these settings."""
+        topic = self.name(kind)
+        self.make(topic, partitions, config or {})
         return topic
+
+    def many(self, prefix: str, count: int) -> list[str]:
+        """Many topics, which are made once for all who want them."""
+        names = [f"{prefix}-{number:05}" for number in range(count)]
+        if prefix not in self._many:
+            admin = AdminClient({"bootstrap.servers": self.bootstrap})
+            for first in range(0, count, AT_ONCE):
+                wanted = [NewTopic(name, 1) for name in names[first : first + AT_ONCE]]
+                for made in admin.create_topics(wanted, request_timeout=MANY_S).values():
+                    made.result()
+            self._many.add(prefix)
+        return names
 
     def drive(self, client: Client, command: str, topic: str, **spec: object) -> Driver:
         """Start a driver."""
         errors = self.directory / f"{client.name.replace(' ', '-')}.log"
-        bootstrap = self.cluster.kafka_bootstrap
-        return Driver(client, command, errors=errors, bootstrap=bootstrap, topic=topic, **spec)
+        return Driver(client, command, errors=errors, bootstrap=self.bootstrap, topic=topic, **spec)
 
-    def log(self, topic: str) -> list[Record]:
-        """Everything that lies in partition 0 of a topic, read by Walrus's own client."""
-        return list(self.walrus.read(topic))
+    def coordinator(self, group: str) -> int:
+        """The broker that coordinates a group."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})  # which must live until it has answered
+        node = admin.describe_consumer_groups([group])[group].result(ASK_S).coordinator
+        assert node is not None, "a described group has one"
+        return int(node.id)
+
+
+class Walrus(Stage):
+    """Three nodes of Walrus. What lies in their logs is read by its own client."""
+
+    def __init__(self, directory: Path, cluster: DevCluster, client: walrus_client.Client) -> None:
+        super().__init__(directory)
+        self._cluster = cluster
+        self.client = client
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.kafka_bootstrap
+
+    @property
+    def nodes(self) -> Sequence[int]:
+        return [node.node_id for node in self._cluster.nodes]
+
+    def make(self, topic: str, partitions: int, config: Config) -> None:
+        self.client.create_topic(topic, partitions=partitions, config={"walrus.leaders": "sticky", **config})
+
+    def delete(self, topic: str) -> None:
+        self.client.delete_topic(topic)
+
+    def log(self, topic: str, partition: int = 0) -> list[Stored]:
+        begin = self.client.segments(topic)[partition].log_start
+        return [Stored(record.offset, record.key, record.value) for record in self.client.read(topic, partition, begin)]
+
+    def leads(self, topic: str) -> list[int]:
+        (partition, *_) = self.client.segments(topic)
+        return [segment.leader.id if segment.leader else 0 for segment in partition.segments]
+
+    def starts_at(self, topic: str) -> int:
+        return self.client.segments(topic)[0].log_start
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        positions = self.client.describe_group(group).positions
+        return {position.partition: position.offset for position in positions if position.topic == topic}
+
+    def has_group(self, group: str) -> bool:
+        return any(found.name == group for found in self.client.groups())
+
+    def restart(self, node: int) -> None:
+        self._cluster.restart(str(node))
+
+    def kill(self, node: int) -> None:
+        self._cluster.kill(str(node))
+
+    def start(self, node: int) -> None:
+        self._cluster.start([str(node)])

@@ -42,7 +42,7 @@ class RawKafka:
     @classmethod
     def of_apache(cls, cluster: Kafka, seconds: float) -> "RawKafka":
         """Load on brokers of Apache Kafka."""
-        pids = [(broker.number, broker.process.pid) for broker in cluster.brokers]
+        pids = [(broker.number, broker.process.pid) for broker in cluster.brokers if broker.process is not None]
         return cls("apache", cluster.bootstrap, lambda: pids, seconds)
 
     def durable(self, case: str, *options: str | int) -> Sample:

@@ -5,9 +5,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from importlib.metadata import version
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,12 @@ class Spec:
     acks: int = -1
     idempotent: int = 0
     bytes_max: int = 0
+    keys: int = 0
     from_: str = "earliest"
+    group: str = ""
+    instance: str = ""
+    cooperative: int = 0
+    session_ms: int = 0
 
     @classmethod
     def parse(cls, arguments: list[str]) -> "Spec":
@@ -58,7 +62,7 @@ def record_of(spec: Spec, number: int) -> Record:
     value = f"{spec.producer} {number} ".ljust(spec.size, ".").encode()
     mixed = bool(spec.mixed)
     return Record(
-        key=None if mixed and number % 3 == 0 else f"key {number}".encode(),
+        key=None if mixed and number % 3 == 0 else f"key {number % spec.keys if spec.keys else number}".encode(),
         value=None if mixed and number % 5 == 0 and number % 3 else value,  # some clients send no record without both
         headers=[("first", b"1"), ("second", b"2")] if mixed and number % 2 else [],
         time_ms=spec.time_ms + number if spec.time_ms else None,
@@ -90,8 +94,9 @@ _writing = threading.Lock()
 
 def tell(**event: object) -> None:
     """Write one line."""
+    line = json.dumps({"at": time.time(), **event})
     with _writing:
-        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
@@ -104,26 +109,42 @@ def tell_sent(number: int, offset: int | None, error: object | None) -> None:
 
 
 def tell_read(
-    offset: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]], time_ms: int
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes]],
+    time_ms: int,
+    partition: int = 0,
 ) -> None:
     """Tell a record that was read."""
     sized = {} if value is None else {"size": len(value)}
     told = [[name, content.decode()] for name, content in headers]
-    tell(read=offset, key=_text(key), value=_text(value), headers=told, time_ms=time_ms, **sized)
+    tell(read=offset, partition=partition, key=_text(key), value=_text(value), headers=told, time_ms=time_ms, **sized)
 
 
 def _text(content: bytes | None) -> str | None:
     return None if content is None else content[:64].decode()
 
 
+def tell_committed(read: Mapping[int, int]) -> None:
+    """Tell that what was read is committed: the next offset of each partition."""
+    for partition, offset in read.items():
+        tell(committed=offset, partition=partition)
+
+
+def tell_step(step: str, found: object = None) -> None:
+    """Tell what came of a step of an admin."""
+    tell(step=step, found=found)
+
+
 Command = Callable[[Spec, Stop], None]
 
 
-def main(package: str, produce: Command, consume: Command) -> None:
-    """Run the command of the command line."""
-    command, spec, stop = sys.argv[1], Spec.parse(sys.argv[2:]), Stop()
-    if command == "about":
-        tell(versions={package: version(package)})
+def main(about: Mapping[str, str], *commands: Command) -> None:
+    """Run the command of the command line; `about` are the versions of packages."""
+    name, spec, stop = sys.argv[1], Spec.parse(sys.argv[2:]), Stop()
+    if name == "about":
+        tell(versions=about)
     else:
-        {"produce": produce, "consume": consume}[command](spec, stop)
+        {command.__name__: command for command in commands}[name](spec, stop)
     tell(done=True)
