@@ -148,6 +148,7 @@ func place(from string) (string, int64) {
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	Tell(Event{"error": err.Error()})
+	Tell(Event{"done": true})
 	os.Exit(1)
 }
 

@@ -77,6 +77,14 @@ function tellProblems(consumer) {
   consumer.on(consumer.events.CRASH, ({ payload }) => tell({ error: String(payload.error) }));
 }
 
+async function offsetAt(kafka, timeMs) {
+  const admin = kafka.admin();
+  await admin.connect();
+  const offsets = await admin.fetchTopicOffsetsByTimestamp(spec.topic, timeMs);
+  await admin.disconnect();
+  return offsets.find((each) => each.partition === 0).offset;
+}
+
 // This client reads in a group or not at all: this one is of one member.
 async function consume() {
   const [kind, place] = spec.from.split(":");
@@ -85,6 +93,8 @@ async function consume() {
   tellProblems(consumer);
   await consumer.connect();
   await consumer.subscribe({ topic: spec.topic, fromBeginning: kind !== "latest" });
+  // It reads as soon as it runs, so its place is known before.
+  const offset = kind === "time" ? await offsetAt(kafka, Number(place)) : place;
   let seen = 0;
   const count = number("count");
   let end;
@@ -101,14 +111,7 @@ async function consume() {
       if (seen === count) end();
     },
   });
-  if (kind === "offset") consumer.seek({ topic: spec.topic, partition: 0, offset: place });
-  if (kind === "time") {
-    const admin = kafka.admin();
-    await admin.connect();
-    const offsets = await admin.fetchTopicOffsetsByTimestamp(spec.topic, Number(place));
-    await admin.disconnect();
-    consumer.seek({ topic: spec.topic, partition: 0, offset: offsets.find((each) => each.partition === 0).offset });
-  }
+  if (offset !== undefined) consumer.seek({ topic: spec.topic, partition: 0, offset });
   await Promise.race([ended, stopped]);
   await consumer.disconnect();
 }

@@ -47,6 +47,8 @@ def test_a_group_that_loses_records_or_takes_commits_back_is_found() -> None:
     ]
     assert verdict.of_group([*first, event(5, 1, assigned=[0]), event(6, 1, read=1, partition=0)], {0: 2}) == []
     assert verdict.of_group(first, {0: 3}) == ["1 of partition 0 were not delivered: 2"]
+    assert verdict.of_group(first, {0: 3}, taken_max=1) == []
+    assert verdict.of_group(first, {0: 4}, taken_max=1) == ["2 of partition 0 were not delivered: 2, 3"]
     again = [*first, event(5, 1, assigned=[0]), event(6, 1, read=0, partition=0)]
     assert verdict.of_group(again, {0: 2}) == [
         "commits went back 1 times: 0 of partition 0 was read behind a commit of 1"

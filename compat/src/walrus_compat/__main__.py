@@ -88,7 +88,7 @@ def main() -> int:
 @contextmanager
 def on_walrus(directory: Path) -> Iterator[Stage]:
     """Three nodes that are gone afterwards; their logs stay."""
-    options = NodeOptions(segment_age_min="0", monitor_check_ms=250)
+    options = NodeOptions(segment_age_min="0", monitor_check_ms=250, no_auto_create_topics=True)
     cluster = start_cluster(directory / "cluster", nodes=NODES, options=options)
     try:
         with walrus_client.Client(cluster.bootstrap) as client:

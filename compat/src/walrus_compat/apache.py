@@ -126,7 +126,7 @@ def running(
     with ExitStack() as stack:
         brokers = []
         for number in range(1, nodes + 1):
-            home = directory / f"kafka-{number}"
+            home = directory.resolve() / f"kafka-{number}"
             shutil.rmtree(home, ignore_errors=True)
             home.mkdir(parents=True)
             stack.callback(shutil.rmtree, home / "data", ignore_errors=True)

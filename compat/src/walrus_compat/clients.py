@@ -25,6 +25,8 @@ class Client:
 
     `lacks` names features that it does not have, and what it cannot send with a record: `headers`, `time_ms`.
     `rereads` says that its only readers are members of groups, which begin at the last commit when they had to stop.
+    `takes_along` says that its members commit by themselves what they take, and that one that ends, whether it is asked
+    to or killed, may have committed a record that it has not told yet.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Client:
     needs: Sequence[Path] = ()
     lacks: frozenset[str] = frozenset()
     rereads: bool = False
+    takes_along: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def is_there(self) -> bool:
@@ -57,7 +60,8 @@ def _kcat() -> Client:
     command = (sys.executable, "-m", "walrus_compat.drivers.kcat")
     program = Path(shutil.which("kcat") or "/usr/bin/kcat")
     lacks = frozenset({"headers", "time_ms", "cooperative", "admin"})
-    return Client("kcat", "kcat", command, (PLAIN, IDEMPOTENT), needs=(program,), lacks=lacks)
+    # It commits what it has polled, and prints it only if no signal has come meanwhile (`consume_cb` in its kcat.c).
+    return Client("kcat", "kcat", command, (PLAIN, IDEMPOTENT), needs=(program,), lacks=lacks, takes_along=True)
 
 
 def _node() -> Client:

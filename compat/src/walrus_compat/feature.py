@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import walrus_client
+from confluent_kafka import KafkaException
 
 from walrus_compat.clients import Client, Mode
 from walrus_compat.driver import Driver, acked, problems, read
@@ -114,7 +115,7 @@ def await_so(what: str, is_so: Callable[[], bool], timeout_s: float = LONG_S) ->
         try:
             if is_so():
                 return
-        except walrus_client.WalrusError:
+        except (walrus_client.WalrusError, KafkaException):
             if time.monotonic() > deadline:
                 raise
         check(time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s")

@@ -31,7 +31,7 @@ FEATURES: Sequence[Feature] = [
     Each("compaction", "readers of a compacted topic", compaction),
     Each("retention", "readers of a topic whose first records are deleted", retention),
     Each("admin", "topics, partitions, settings, records and groups, by the client's admin", admin, is_quick=True),
-    Together("resets", "connections are reset again and again", load.resets, 1, is_quick=True),
+    Together("resets", "connections are reset again and again", load.resets, 1),
     Together("rolls, sticky", "segments end every second, their leaders stay", load.rolls, 1, EVERY_SECOND, True),
     Together(
         "rolls, rotating",

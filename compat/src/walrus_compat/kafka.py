@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 
 from walrus_compat import apache
 from walrus_compat.feature import SOON_S, await_so
-from walrus_compat.stage import ASK_S, Config, Stage, Stored
+from walrus_compat.stage import ASK_S, QUIET, Config, Stage, Stored
 
 NODES = 3
 # As soon as the nodes of Walrus look, which are told to look often.
@@ -28,7 +28,7 @@ class Kafka(Stage):
     def __init__(self, directory: Path, cluster: apache.Kafka) -> None:
         super().__init__(directory)
         self._cluster = cluster
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
 
     @property
     def bootstrap(self) -> str:
@@ -52,7 +52,9 @@ class Kafka(Stage):
         await_so(f"{topic} is gone", lambda: topic not in self._admin.list_topics(timeout=ASK_S).topics, SOON_S)
 
     def log(self, topic: str, partition: int = 0) -> list[Stored]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none", "enable.partition.eof": True})
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "none", "enable.partition.eof": True, **QUIET}
+        )
         low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_S)
         consumer.assign([TopicPartition(topic, partition, low)])
         found: list[Stored] = []

@@ -17,6 +17,7 @@ COMPACTED: Config = {
 }
 AGED: Config = {"segment.ms": 1_000, "retention.ms": 5_000}
 PACE_MS = 20
+RECENT = 20  # lines in which the last record is looked for: others may be behind it
 
 
 def compaction(stage: Stage, client: Client) -> None:
@@ -78,7 +79,7 @@ def read_to_the_end(stage: Stage, topic: str, reader: Driver) -> list[dict[str, 
     end = stage.log(topic)[-1].offset
     reader.wait(
         "the end of the log",
-        lambda events: has_problem(events) or any(event.get("read", -1) >= end for event in events[-1:]),
+        lambda events: has_problem(events) or any(event.get("read", -1) >= end for event in events[-RECENT:]),
         SOON_S,
     )
     reader.stop()

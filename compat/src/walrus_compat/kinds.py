@@ -8,8 +8,8 @@ from walrus_compat.feature import Wrong
 # One thing that happens is told in several words, by the moment at which it happens.
 KINDS = (
     (
-        "a connection that breaks",
-        r"\bEOF\b|connection reset|broken pipe|connection refused|disconnected|connected$|ECONNRE|connections are down",
+        "a broker that does not answer, or whose connection breaks",
+        r"\bEOF\b|connection re|broken pipe|disconnected|connected$|ECONNRE|are down|Broker \d+ not found",
     ),
     (
         "a leader that moves",
@@ -18,6 +18,11 @@ KINDS = (
     (
         "a coordinator that moves",
         r"not.?(the )?coordinator|NOT_COORDINATOR|COORDINATOR_NOT_AVAILABLE|CoordinatorNotAvailable",
+    ),
+    # franz-go says that records are lost where it looks for its place in a topic that has been made again.
+    (
+        "a topic that is gone",
+        r"Unknown (topic|partition)|UNKNOWN_TOPIC|topic or partition that does not exist|lost records",
     ),
     ("an offset that is out of range", r"OFFSET_OUT_OF_RANGE|OffsetOutOfRange|outside the range of offsets"),
 )

@@ -14,7 +14,7 @@ from walrus_compat.driver import Driver, DriverError, acked, problems, read
 from walrus_compat.feature import SOON_S, Broken, Pair, Together, Wrong, await_so, leads, sending
 from walrus_compat.stage import Config, Stage
 
-ROUNDS = 7  # of resets
+ROUNDS = 7  # resets of each node
 CALM = 200  # records behind the last one, so that nobody stops in the middle of it
 
 

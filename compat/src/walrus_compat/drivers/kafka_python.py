@@ -22,6 +22,10 @@ from walrus_compat.drivers.common import (
     tell_step,
 )
 
+# A poll that ends before the committed offsets have come leaves its question behind, and takes the answer for what is
+# committed when the member gets the same partitions again, whoever has read them meanwhile (`_offset_fetch_futures`).
+MEMBER_POLL_MS = 2_000
+
 
 def produce(spec: Spec, stop: Stop) -> None:
     """Send records, with the client's defaults wherever the spec does not say otherwise."""
@@ -122,7 +126,7 @@ def member(spec: Spec, stop: Stop) -> None:
     consumer.subscribe([spec.topic], listener=_Listener(read))
     while not stop.is_set:
         try:
-            batches = consumer.poll(timeout_ms=100)
+            batches = consumer.poll(timeout_ms=MEMBER_POLL_MS)
         except KafkaError as error:
             tell(error=repr(error))
             continue

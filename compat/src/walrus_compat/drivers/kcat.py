@@ -12,7 +12,7 @@ from contextlib import suppress
 from walrus_compat.drivers.common import Spec, Stop, main, record_of, tell, tell_read, tell_sent
 
 DELIVERED = re.compile(r"Message delivered to partition \d+ \(offset (-?\d+)\)")
-FAILED = re.compile(r"ERROR: (?:Delivery failed for message|Failed to produce message \(\d+ bytes\)): (.*)")
+FAILED = re.compile(r"% (?:ERROR: )?(?:Delivery failed for message|Failed to produce message \(\d+ bytes\)): (.*)")
 SHARED = re.compile(r"Group \S+ rebalanced \(memberid [^)]*\): (assigned|revoked): ?(.*)")
 
 
