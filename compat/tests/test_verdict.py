@@ -2,7 +2,7 @@
 
 from walrus_compat import kinds, verdict
 from walrus_compat.feature import Wrong
-from walrus_compat.report import Outcome
+from walrus_compat.results import Outcome
 
 
 def test_a_number_is_read_from_the_value_that_every_driver_sends() -> None:
@@ -66,4 +66,13 @@ def test_only_what_kafka_tells_as_well_is_excused() -> None:
     assert not kinds.is_as_kafka([Wrong("...", "UNKNOWN_TOPIC_ID")], [with_kafka])
     assert kinds.kind("broker 17 is away") == kinds.kind("broker 4 is away")
     assert Outcome((told,), (with_kafka,)).word == "as Kafka"
-    assert Outcome((told, lost), (with_kafka,)).word == Outcome((told,)).word == "NO"
+    assert Outcome((told, lost), (with_kafka,)).word == Outcome((told,), ()).word == "NO"
+
+
+def test_what_was_only_told_is_no_failure_where_nothing_was_compared_and_what_is_lost_is() -> None:
+    told, lost = Wrong("the reader was told: EOF", "EOF"), Wrong("1 acknowledged and lost: 2")
+    quick = Outcome((told,))
+    assert quick.word == "told, not compared"
+    assert quick.is_fine
+    assert not Outcome((told, lost)).is_fine
+    assert not Outcome((lost,)).is_fine

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +19,17 @@ from walrus_compat.clients import Client, all_clients
 from walrus_compat.driver import Driver
 from walrus_compat.feature import Broken, Each, Feature, Found, Wrong
 from walrus_compat.features import FEATURES
+from walrus_compat.guardian import guarded
 from walrus_compat.kafka import on_kafka
 from walrus_compat.program import Program
 from walrus_compat.programs import PROGRAMS
-from walrus_compat.report import Outcome
+from walrus_compat.results import Outcome, Results
 from walrus_compat.stage import Stage, Walrus
 
 DIRECTORY = Path(".walrus/compat")
 PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
 NODES = 3
+FILE_WIDTH = 200  # in columns, so that all clients can be read in a log
 GROUP_MAX = 3  # clients that are at work together: each has several processes
 
 Say = Callable[[str], None]
@@ -37,24 +38,29 @@ Say = Callable[[str], None]
 def main() -> int:
     """Run with the options of the command line."""
     parser = argparse.ArgumentParser(prog="walrus_compat", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the features that take seconds")
+    parser.add_argument("--quick", action="store_true", help="the features that take seconds, and no Apache Kafka")
     parser.add_argument("--client", nargs="+", metavar="NAME", help="only these clients")
     parser.add_argument("--feature", nargs="+", metavar="NAME", help="only these features")
     parser.add_argument("--program", nargs="+", metavar="NAME", help="only these programs")
     parser.add_argument("--kafka", action="store_true", help="with Apache Kafka in the place of Walrus")
+    parser.add_argument("--page", action="store_true", help="try nothing; write the page from what was tried in parts")
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="data and logs of the nodes go here")
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no node is left behind
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    kept = chosen.directory.with_suffix(".json")
+    if chosen.page:
+        return write_page(Results.load(kept), say)
     logging.getLogger("walrus_client").setLevel(logging.ERROR)  # it tells each try while a leader moves
     clients = [client for client in all_clients() if chosen.client is None or client.name in chosen.client]
     for client in clients:
         if not client.is_there():
-            console.print(
-                f"NOT RUN: {client.name}, whose driver is not there: tools/setup compat says why", style="yellow"
-            )
+            say(f"NOT RUN: {client.name}, whose driver is not there: tools/setup compat says why")
     clients = [client for client in clients if client.is_there()]
-    is_some = chosen.client or chosen.feature or chosen.program
+    is_some = bool(chosen.client or chosen.feature or chosen.program)
 
     def is_chosen(tried: Feature | Program, named: list[str] | None) -> bool:
         return tried.name in (named or ()) if is_some else tried.is_quick or not chosen.quick
@@ -63,26 +69,41 @@ def main() -> int:
     programs = [each for each in PROGRAMS if is_chosen(each, chosen.program)]
     for program in programs:
         if not program.is_there():
-            console.print(f"NOT RUN: {program.name}: tools/setup compat says why", style="yellow")
+            say(f"NOT RUN: {program.name}: tools/setup compat says why")
+    programs = [program for program in programs if program.is_there()]
     shutil.rmtree(chosen.directory, ignore_errors=True)
     chosen.directory.mkdir(parents=True)
 
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False)
-
+    results = Results()
     with (on_kafka if chosen.kafka else on_walrus)(chosen.directory) as stage:
-        versions = {client.name: version_of(stage, client) for client in clients}
-        outcomes = dict(run(stage, clients, features, say))
-        found = {program: alone(say, program, stage) for program in programs if program.is_there()}
-    if not chosen.kafka:
-        outcomes |= compared(chosen.directory, clients, features, outcomes, say)
-    console.print(report.table(versions, features, outcomes))
-    console.print(report.table_of_programs(found))
-    is_whole = not (chosen.quick or is_some or chosen.kafka)
-    if is_whole and len(clients) == len(all_clients()) and len(found) == len(programs):
-        PAGE.write_text(report.page(versions, features, outcomes, found))
-        console.print(f"written: {PAGE}", highlight=False)
-    return 0 if all(outcome.is_fine for outcome in (*outcomes.values(), *found.values())) else 1
+        results.versions = {client.name: version_of(stage, client) for client in clients}
+        results.features = dict(run(stage, clients, features, say))
+        results.programs = {program.name: alone(say, program, stage) for program in programs}
+    if not (chosen.kafka or chosen.quick):
+        results.features |= compared(chosen.directory, clients, features, results, say)
+    if features:
+        console.print(report.table(results, features))
+    if programs:
+        console.print(report.table_of_programs(results, programs))
+    if not (chosen.kafka or chosen.quick):
+        so_far = Results.load(kept) if is_some else Results()
+        so_far.add(results)
+        so_far.save(kept)
+        if not is_some:
+            write_page(so_far, say)
+    return 0 if results.is_fine else 1
+
+
+def write_page(results: Results, say: Say) -> int:
+    """Write the page, if nothing is missing; return an exit status."""
+    clients = [client.name for client in all_clients()]
+    missing = results.missing(clients, [each.name for each in FEATURES], [each.name for each in PROGRAMS])
+    if missing:
+        say(f"{PAGE.name} is not written, for these were not tried: {', '.join(missing)}")
+        return 1
+    PAGE.write_text(report.page(results, clients, FEATURES, PROGRAMS))
+    say(f"written: {PAGE}")
+    return 0 if results.is_fine else 1
 
 
 @contextmanager
@@ -136,13 +157,13 @@ def tried(stage: Stage, clients: Sequence[Client], feature: Feature, say: Say) -
 
 
 def alone(say: Say, program: Program, stage: Stage) -> Outcome:
-    """Try a program; tell what came of it."""
+    """Try a program; tell what came of it. Apache Kafka excuses nothing that it is told."""
     began = time.monotonic()
     wrong = wrong_with(lambda: program.run(stage))
     say(f"{program.name}: {time.monotonic() - began:.0f} s")
     for each in wrong:
         say(f"  {each.what}")
-    return Outcome(tuple(wrong))
+    return Outcome(tuple(wrong), with_kafka=())
 
 
 def wrong_with(run: Callable[[], None]) -> Sequence[Wrong]:
@@ -157,14 +178,10 @@ def wrong_with(run: Callable[[], None]) -> Sequence[Wrong]:
 
 
 def compared(
-    directory: Path,
-    clients: Sequence[Client],
-    features: Sequence[Feature],
-    outcomes: report.Outcomes,
-    say: Say,
+    directory: Path, clients: Sequence[Client], features: Sequence[Feature], results: Results, say: Say
 ) -> dict[tuple[str, str], Outcome]:
     """Try again with Apache Kafka what told an application of errors and has nothing else wrong."""
-    told = {key: outcome for key, outcome in outcomes.items() if kinds.is_all_told(outcome.wrong)}
+    told = {key: outcome for key, outcome in results.features.items() if outcome.is_to_compare}
     if not told:
         return {}
     if not apache.is_there():
@@ -182,4 +199,4 @@ def compared(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))
