@@ -7,9 +7,11 @@ python3 -m harness.kube.remote check BOOTSTRAP TOPIC ACKED          prints what 
 import json
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 
 from walrus_client import Client
+from walrus_client.errors import TopicExists
 
 from harness.load import producing
 from harness.records import check_partition
@@ -25,10 +27,10 @@ def main() -> None:
 
 
 def produce(bootstrap: str, topic: str, *, producers: int) -> None:
-    """Appends to *topic*, made if need be, until the input ends."""
+    """Appends to *topic*, which is made if it is not there, until the input ends."""
     ended = threading.Event()
     threading.Thread(target=_await_end_of_input, args=(ended,), daemon=True).start()
-    with Client(bootstrap) as client:
+    with Client(bootstrap) as client, suppress(TopicExists):  # with other partitions than one
         client.create_topic(topic)
     with producing(bootstrap, topic, producers=producers) as load:
         while not ended.wait(0.1) and not load.failures:

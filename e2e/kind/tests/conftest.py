@@ -46,7 +46,7 @@ def new_namespace() -> Iterator[NewNamespace]:
 
     yield new
     for kubectl in made:
-        kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
+        kubectl("delete", "namespace", kubectl.namespace, "--ignore-not-found", "--wait=false")
 
 
 @pytest.fixture(scope="session")
