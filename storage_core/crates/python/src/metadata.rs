@@ -198,11 +198,11 @@ impl Metadata {
         json::to_python(py, &lines)
     }
 
-    /// Compares topics as they are wanted (JSON, a list of `org`, `name`, `config`) with what there is, a dict for each, in order.
+    /// Compares topics as they are wanted (JSON, a list of `org`, `name`, `config`) with what there is, in order.
     ///
-    /// `refused` says why no topic can have those settings; `found`, or None, is the topic: `topic` (its UUID), `partitions`,
-    /// `version`, `factor`, `write_quorum`, `differences`, `settings`, `leaders`, `sealed_bytes`. `node_json` are options of
-    /// the node: `segment_{entries,bytes,age_ms}_max`, `fsync`. Raises `ValueError`.
+    /// `refused` says why no topic can have those settings; `found`, or None, is the topic: `topic` (its UUID),
+    /// `partitions`, `version`, `factor`, `write_quorum`, `differences`, `settings`, `leaders`, `sealed_bytes`.
+    /// `node_json` are options of the node: `segment_{entries,bytes,age_ms}_max`, `fsync`. Raises `ValueError`.
     fn compare_topics<'py>(
         &self,
         py: Python<'py>,
@@ -297,10 +297,10 @@ impl Plan {
         Ok(self.concluded(rejected_json)?.map(|answered| answer_json(&answered)))
     }
 
-    /// The same for a caller that is no data plane: the response in the shape of its JSON; what refuses the request is raised.
+    /// The same for a caller that is no data plane: the response in the shape of its JSON.
     ///
-    /// `None` means that the state had moved on: plan it anew. Raises `Rejected`, `RetryableError` where the same request may
-    /// be taken a moment later, `ValueError` for a text that is no rejection.
+    /// `None` means that the state had moved on: plan it anew. Raises `Rejected`, `RetryableError` where the same
+    /// request may be taken a moment later, `ValueError` for a text that is no rejection.
     #[pyo3(signature = (rejected_json = None))]
     fn response<'py>(
         &self,
