@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 from walrus_compat import apache
 from walrus_compat.clients import cache
-from walrus_compat.feature import LONG_S, await_so, check
+from walrus_compat.feature import await_so, check
 from walrus_compat.stage import Stage
 
 VERSION = "4.3.1"  # the newest with a file source and sink
@@ -90,15 +89,16 @@ def worker(stage: Stage, folder: Path) -> Iterator[str]:
 
 def wait_until_it_serves(process: "subprocess.Popen[bytes]", address: str) -> None:
     """Return when the worker answers, and has joined its group."""
-    deadline = time.monotonic() + LONG_S
-    while True:
+
+    def answers() -> bool:
+        check(process.poll() is None, f"the worker ended with {process.poll()}, see connect.log")
         try:
             ask(f"{address}/connectors")
-            return
-        except (OSError, urllib.error.URLError):
-            check(process.poll() is None, f"the worker ended with {process.poll()}, see connect.log")
-            check(time.monotonic() < deadline, "the worker does not answer")
-        time.sleep(0.2)
+        except OSError:
+            return False
+        return True
+
+    await_so("the worker answers", answers)
 
 
 def make(address: str, name: str, kind: str, **config: str) -> None:

@@ -108,7 +108,8 @@ def made_again(stage: Stage, client: Client) -> None:
         stage.drive(client, "produce", topic, **spec) as writer,
         stage.drive(client, "consume", topic, from_="earliest") as reader,
     ):
-        # So many that the second topic has fewer for longer than any client waits before it looks again.
+        # The first topic gets so many records that the second one has fewer of them for longer than any client waits
+        # before it looks again.
         reader.wait("records of the first topic", lambda events: len(read(events)) >= 1_000, SOON_S)
         begun = len(writer.events), len(reader.events)
         stage.delete(topic)

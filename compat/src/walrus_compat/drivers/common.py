@@ -73,19 +73,28 @@ class Stop:
     """Whether the standard input has ended, by which the runner ends what has no count."""
 
     def __init__(self) -> None:
-        self.is_set = False
+        self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         os.read(sys.stdin.fileno(), 1)  # not through the buffer, whose lock the end of the program wants
-        self.is_set = True
+        self._ended.set()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it has ended."""
+        return self._ended.is_set()
+
+    def wait(self) -> None:
+        """Return when it has ended."""
+        self._ended.wait()
 
     def numbers(self, spec: Spec) -> Iterator[int]:
         """Give the numbers of the records to send, at the spec's pace."""
         number = 0
         while not self.is_set and (spec.count == 0 or number < spec.count):
             yield number
-            time.sleep(spec.pace_ms / 1000)
+            self._ended.wait(spec.pace_ms / 1000)
             number += 1
 
 

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -87,8 +86,7 @@ def _run(process: "subprocess.Popen[str]", stop: Stop) -> None:
     """Tell what kcat prints until it ends, which it does in order when it is terminated."""
 
     def end() -> None:
-        while process.poll() is None and not stop.is_set:
-            time.sleep(0.05)
+        stop.wait()
         process.terminate()
 
     def tell_state() -> None:
@@ -104,16 +102,15 @@ def _run(process: "subprocess.Popen[str]", stop: Stop) -> None:
             else:
                 sys.stderr.write(line)
 
-    threads = [threading.Thread(target=end), threading.Thread(target=tell_state)]
-    for thread in threads:
-        thread.start()
+    threading.Thread(target=end, daemon=True).start()
+    state = threading.Thread(target=tell_state)
+    state.start()
     assert process.stdout is not None, "it was asked for"
     for line in process.stdout:
         read = json.loads(line)
         key, value = (None if text is None else text.encode() for text in (read.get("key"), read["payload"]))
         tell_read(read["offset"], key, value, [], read["ts"], read["partition"])
-    for thread in threads:
-        thread.join()
+    state.join()
 
 
 def topics(spec: Spec, _stop: Stop) -> None:
