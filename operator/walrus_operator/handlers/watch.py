@@ -23,6 +23,15 @@ def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
     made = kopf.OperatorRegistry()
     wishes = Wishes()
 
+    def is_news(kind: str | None, metadata: Mapping[str, Any]) -> bool:
+        """Whether an event of a resource tells of other wishes than those that were known."""
+        uid = metadata.get("uid", "")
+        heard(uid, None if kind == "DELETED" else metadata.get("resourceVersion", ""))
+        if kind == "DELETED":
+            wishes.forget(uid)
+            return True
+        return wishes.are_new(metadata) or kind is None
+
     @kopf.on.login(registry=made, id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
@@ -35,14 +44,8 @@ def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
         name: str | None,
         **_: Any,
     ) -> None:
-        metadata: Mapping[str, Any] = body["metadata"]
-        uid = metadata.get("uid", "")
-        heard(uid, None if type == "DELETED" else metadata.get("resourceVersion", ""))
-        if type == "DELETED":
-            wishes.forget(uid)
-        elif not wishes.are_new(metadata) and type is not None:
-            return
-        look(Key(namespace or "", name or ""))
+        if is_news(type, body["metadata"]):
+            look(Key(namespace or "", name or ""))
 
     @kopf.on.event(GROUP, VERSION, topic.PLURAL, registry=made, id="topic")
     async def topic_event(
@@ -52,14 +55,8 @@ def registry(look: Look, heard: Heard) -> kopf.OperatorRegistry:
         namespace: str | None,
         **_: Any,
     ) -> None:
-        metadata: Mapping[str, Any] = body["metadata"]
-        uid = metadata.get("uid", "")
-        heard(uid, None if type == "DELETED" else metadata.get("resourceVersion", ""))
-        if type == "DELETED":
-            wishes.forget(uid)
-        elif not wishes.are_new(metadata) and type is not None:
-            return
-        look(TopicsKey(namespace or "", str(spec.get("cluster", ""))))
+        if is_news(type, body["metadata"]):
+            look(TopicsKey(namespace or "", str(spec.get("cluster", ""))))
 
     @kopf.on.event("apps", "v1", "statefulsets", labels={LABEL_CLUSTER: kopf.PRESENT}, registry=made, id="set")
     async def set_event(

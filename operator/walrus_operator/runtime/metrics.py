@@ -99,7 +99,7 @@ class Metrics:
         self.holds_lease = Gauge("walrus_operator_holds_lease", "1 while this operator works.", registry=self.registry)
 
     def counted(self, topics: Key, there: int, ready: int) -> None:
-        """So many topics of a cluster are there, and so many of them are ready."""
+        """The topics of a cluster were counted: how many there are, and how many of them are ready."""
         self.topics.labels(topics.namespace, topics.name, "true").set(ready)
         self.topics.labels(topics.namespace, topics.name, "false").set(there - ready)
 
