@@ -439,7 +439,7 @@ impl State {
             }
             Event::Recover => {
                 left.recoveries -= 1;
-                world.recover()
+                world.recover(&[])
             }
             Event::Publish(segment) => world.publish(*segment),
             Event::Open(segment) => {

@@ -128,7 +128,7 @@ impl Script {
 
     /// Begins an attempt that asks some places for promises and votes.
     fn recover<const COUNT: usize>(&mut self, places: [usize; COUNT]) -> Checked {
-        self.world.recover()?;
+        self.world.recover(&[])?;
         let of_this = Sender::Recoverer(self.world.recoverers.len() - 1);
         self.sent.append(&mut self.world.outbox);
         self.sent.retain(|flight| matches!(flight, Flight::To { from, .. } if *from == of_this));
@@ -337,7 +337,7 @@ fn table_behind_what_went(mistake: Option<Mistake>) -> Checked {
     world.lose_disk(leader)?;
     world.declare_gone(leader)?;
     world.add_node();
-    world.recover()?;
+    world.recover(&[])?;
     while !world.outbox.is_empty() {
         for flight in std::mem::take(&mut world.outbox) {
             world.deliver(&flight, None)?;

@@ -108,7 +108,9 @@ impl Simulation {
         let home = alive[self.dice.index(alive.len())];
         let before = self.world.recoverers.len();
         self.homes.push((home, self.now + 2 * SECOND + self.dice.below(8 * SECOND)));
-        self.world.recover()?;
+        let nodes = self.world.nodes.iter().map(|node| node.id);
+        let silent: Vec<NodeId> = nodes.filter(|node| !self.is_alive(*node) || is_cut(*node)).collect();
+        self.world.recover(&silent)?;
         self.homes.truncate(self.world.recoverers.len());
         self.tally.recoveries += (self.world.recoverers.len() - before) as u64;
         Ok(())

@@ -77,6 +77,12 @@ impl Simulation {
                     }
                 }
                 self.cuts.retain(|cut| cut.2 > self.now && cut.0 != cut.1);
+                if self.world.setting.coordinates {
+                    // A machine that is moved is cut off first, and stands still then: its coordinator wakes up with records that
+                    // nobody else has got.
+                    let asleep_from = self.now + self.dice.below(SECOND);
+                    self.at(asleep_from, Happening::FallAsleep(node));
+                }
             }
             10 => self.full[place] = until,
             11 => self.metadata_away = until,

@@ -43,6 +43,8 @@ enum Happening {
     Sync(NodeId, SegmentId),
     Tick,
     Restart(NodeId),
+    /// The node does nothing until it was replaced as a leader and somebody else has served for a while.
+    FallAsleep(NodeId),
 }
 
 struct Simulation {
@@ -240,6 +242,12 @@ impl Simulation {
                     return Ok(());
                 }
                 self.world.restart(node)
+            }
+            Happening::FallAsleep(node) => {
+                if self.now < FAULTS_FOR {
+                    self.paused[index(node)] = self.now + SILENCE + SECOND + self.dice.below(4 * SECOND);
+                }
+                Ok(())
             }
             Happening::Tick => {
                 self.at(self.now + TICK, Happening::Tick);

@@ -65,8 +65,9 @@ impl World {
         self.check_view()
     }
 
-    /// Asks for a recovery of the last segment, above the epochs that refused attempts have learned.
-    pub fn recover(&mut self) -> Checked {
+    /// Asks for a recovery of the last segment, above the epochs that refused attempts have learned. Nodes that are `silent` or down
+    /// lead what follows only where nobody else can.
+    pub fn recover(&mut self, silent: &[NodeId]) -> Checked {
         self.register_all();
         let Some(segment) = self.last_segment() else { return Ok(()) };
         let above = self.recoverers.iter().filter(|attempt| attempt.descriptor().id == segment);
@@ -78,7 +79,8 @@ impl World {
         let ids = (AttemptId(self.mint()), SegmentId(self.mint()));
         let state = &self.metadata.state;
         let present = everybody(state);
-        let attempt = metadata::recovery(state, (TOPIC, 0), ids, above, &self.avoided(), &present);
+        let avoided = [&self.avoided(), silent].concat();
+        let attempt = metadata::recovery(state, (TOPIC, 0), ids, above, &avoided, &present);
         let Some(metadata::Attempt { ballot, successor }) = attempt else { return Ok(()) };
         let next = successor.clone();
         let command = Command::BeginRecovery { topic: TOPIC, partition: 0, segment, ballot, successor };

@@ -196,7 +196,10 @@ impl Owner {
         let Some(term) = self.tenure.begin(taking.serving, known, start.0) else { return Ok(()) };
         self.began_ms = now_ms;
         shared.takeovers += 1;
-        if !shared.promises.are_void
+        // A node that takes over by old metadata finds old groups. It can record nothing, and confirms before it tells an offset.
+        let is_real = around.world.last_segment() == Some(taking.serving.segment);
+        if is_real
+            && !shared.promises.are_void
             && let Some(book) = self.tenure.ledger(term)
         {
             check_log(entries())?;
@@ -227,6 +230,11 @@ impl Owner {
         book.coordinator.tick(now_ms);
         let reached_ms = i64::try_from(known.state.reached_ms()).unwrap_or(0);
         let forgotten = book.coordinator.expire(now_ms, reached_ms, FORGETTING);
+        // One that was replaced, and does not know, records nothing of what it forgets.
+        let leader = around.world.last_segment().map(|last| around.world.descriptor(last).leader.process);
+        if leader != Some(self.process) {
+            return Ok(());
+        }
         shared.promises.check_forgotten(&forgotten, now_ms, self.began_ms)
     }
 
