@@ -98,6 +98,36 @@ fn topics_are_made_grow_and_are_deleted_in_every_version() {
 }
 
 #[test]
+fn changes_of_a_request_are_made_together_and_only_within_its_time() {
+    let cluster = Cluster::start(1, options());
+    let mut client = KafkaClient::connect(&cluster, 1);
+    let topics = |prefix: &str| -> Vec<CreatableTopic> {
+        (0..200).map(|number| wanted(&format!("{prefix}{number}"), 1, 1, &[])).collect()
+    };
+    // More than are carried out at once: each row is that of its topic. No time at all is no limit.
+    let request = CreateTopicsRequest::default().with_topics(topics("all")).with_timeout_ms(0);
+    let rows = client.ask(7, &request).topics;
+    for (number, row) in rows.iter().enumerate() {
+        let name = format!("all{number}");
+        let made = cluster.broker(1).topic(&TopicPath::parse(&name).unwrap()).unwrap();
+        assert_eq!((row.name.as_str(), row.error_code, row.topic_id), (name.as_str(), 0, made.id.0));
+    }
+    // One millisecond is over before the last of them is begun, and what was not begun is not made.
+    let request = CreateTopicsRequest::default().with_topics(topics("late")).with_timeout_ms(1);
+    let rows = client.ask(7, &request).topics;
+    let last = rows.last().unwrap();
+    assert_eq!(last.error_code, 7);
+    assert_eq!(last.error_message.as_deref(), Some("it was not begun within the 1 ms of the request"));
+    assert!(cluster.broker(1).topic(&TopicPath::parse("late199").unwrap()).is_none());
+    let names = (0..200).map(|number| topic_name(&format!("all{number}"))).collect();
+    let request = DeleteTopicsRequest::default().with_topic_names(names).with_timeout_ms(60_000);
+    let rows = client.ask(5, &request).responses;
+    assert!(rows.iter().all(|row| row.error_code == 0), "{rows:?}");
+    let order: Vec<_> = rows.iter().map(|row| row.name.clone().unwrap()).collect();
+    assert_eq!(order, (0..200).map(|number| topic_name(&format!("all{number}"))).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_cannot_be_made_is_refused_with_its_reason_and_the_rest_is_made() {
     let cluster = Cluster::start(1, options());
     let mut client = KafkaClient::connect(&cluster, 1);

@@ -20,7 +20,7 @@ use walrus_metadata::TopicConfig;
 use walrus_model::TopicId;
 
 use super::described::{source, text};
-use super::{Refused, check_admin, topic};
+use super::{Refused, check_admin, each, topic};
 use crate::edge::Operation;
 use crate::kafka::context::Context;
 use crate::kafka::creation;
@@ -46,25 +46,29 @@ pub(in crate::kafka) async fn create(
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
     let twice = counts(request.topics.iter().map(|topic| topic.name.clone()));
-    let mut rows = Vec::with_capacity(request.topics.len());
-    let mut has_made = false;
-    for wanted in request.topics {
-        let name = wanted.name.clone();
-        let made = if twice[&name] > 1 {
-            Err(Refused::new(ResponseError::InvalidRequest, "the request names the topic more than once"))
-        } else {
+    let names: Vec<TopicName> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let made = each(request.topics, request.timeout_ms, |wanted| {
+        let is_twice = twice[&wanted.name] > 1;
+        async move {
+            if is_twice {
+                return Err(named_twice());
+            }
             create_one(context, wanted, request.validate_only).await
-        };
-        has_made |= made.is_ok() && !request.validate_only;
+        }
+    });
+    let made = made.await;
+    let has_made = made.iter().any(Result::is_ok) && !request.validate_only;
+    let rows = names.into_iter().zip(made).map(|(name, made)| {
         let row = CreatableTopicResult::default().with_name(name).with_error_message(None);
-        rows.push(match made {
+        match made {
             Ok(made) => told(row, version, made),
             Err(refused) => row
                 .with_error_code(refused.code.code())
                 .with_error_message(refused.message())
                 .with_configs((version >= TOLD_SINCE).then(Vec::new)),
-        });
-    }
+        }
+    });
+    let rows = rows.collect();
     if has_made {
         context.broker.await_routed().await;
     }
@@ -181,6 +185,10 @@ fn factor_of(new: &NewTopic) -> Option<u32> {
     new.config.get(FACTOR)?.parse().ok()
 }
 
+fn named_twice() -> Refused {
+    Refused::new(ResponseError::InvalidRequest, "the request names the topic more than once")
+}
+
 fn counts<K: Hash + Eq>(keys: impl Iterator<Item = K>) -> HashMap<K, usize> {
     let mut counts = HashMap::new();
     for key in keys {
@@ -200,23 +208,26 @@ pub(in crate::kafka) async fn delete(
         let named = request.topic_names.into_iter();
         named.map(|name| DeleteTopicState::default().with_name(Some(name))).collect()
     };
-    let mut rows = Vec::with_capacity(wanted.len());
-    for DeleteTopicState { name, topic_id, .. } in wanted {
-        let deleted = delete_one(context, name.as_ref(), TopicId(topic_id)).await;
-        let row = DeletableTopicResult::default();
-        rows.push(match deleted {
-            Ok((path, id)) => {
-                let row = row.with_name(Some(TopicName(text(path.name.to_string()))));
-                if version >= DELETE_IDS_SINCE { row.with_topic_id(id.0) } else { row }
-            }
-            Err(refused) => {
-                let row = row.with_error_code(refused.code.code());
-                let row =
-                    row.with_error_message(refused.message().filter(|_| version >= DELETE_MESSAGES_SINCE));
-                row.with_topic_id(topic_id).with_name(name)
+    let deleted = each(wanted.clone(), request.timeout_ms, |wanted| async move {
+        delete_one(context, wanted.name.as_ref(), TopicId(wanted.topic_id)).await
+    });
+    let rows =
+        wanted.into_iter().zip(deleted.await).map(|(DeleteTopicState { name, topic_id, .. }, deleted)| {
+            let row = DeletableTopicResult::default();
+            match deleted {
+                Ok((path, id)) => {
+                    let row = row.with_name(Some(TopicName(text(path.name.to_string()))));
+                    if version >= DELETE_IDS_SINCE { row.with_topic_id(id.0) } else { row }
+                }
+                Err(refused) => {
+                    let row = row.with_error_code(refused.code.code());
+                    let row = row
+                        .with_error_message(refused.message().filter(|_| version >= DELETE_MESSAGES_SINCE));
+                    row.with_topic_id(topic_id).with_name(name)
+                }
             }
         });
-    }
+    let rows = rows.collect();
     DeleteTopicsResponse::default().with_responses(rows)
 }
 
@@ -250,19 +261,24 @@ pub(in crate::kafka) async fn add_partitions(
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
     let twice = counts(request.topics.iter().map(|topic| topic.name.clone()));
-    let mut rows = Vec::with_capacity(request.topics.len());
-    for wanted in request.topics {
-        let added = if twice[&wanted.name] > 1 {
-            Err(Refused::new(ResponseError::InvalidRequest, "the request names the topic more than once"))
-        } else {
+    let names: Vec<TopicName> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let added = each(request.topics, request.timeout_ms, |wanted| {
+        let is_twice = twice[&wanted.name] > 1;
+        async move {
+            if is_twice {
+                return Err(named_twice());
+            }
             add_to(context, &wanted, request.validate_only).await
-        };
-        let row = CreatePartitionsTopicResult::default().with_name(wanted.name);
-        rows.push(match added {
+        }
+    });
+    let rows = names.into_iter().zip(added.await).map(|(name, added)| {
+        let row = CreatePartitionsTopicResult::default().with_name(name);
+        match added {
             Ok(()) => row,
             Err(refused) => row.with_error_code(refused.code.code()).with_error_message(refused.message()),
-        });
-    }
+        }
+    });
+    let rows = rows.collect();
     context.broker.await_routed().await;
     CreatePartitionsResponse::default().with_results(rows)
 }
