@@ -226,13 +226,16 @@ impl Owner {
                 None => answers.push((asker, refusal(&ask), (self.process, Term::default()))),
             }
         }
-        let Some(book) = self.tenure.term().and_then(|term| self.tenure.ledger(term)) else { return Ok(()) };
+        let Some(term) = self.tenure.term() else { return Ok(()) };
+        let serving = self.tenure.appends_to(term).map(|serving| serving.segment);
+        let Some(book) = self.tenure.ledger(term) else { return Ok(()) };
         book.coordinator.tick(now_ms);
         let reached_ms = i64::try_from(known.state.reached_ms()).unwrap_or(0);
         let forgotten = book.coordinator.expire(now_ms, reached_ms, FORGETTING);
-        // One that was replaced, and does not know, records nothing of what it forgets.
+        // One that was replaced, and does not know, records nothing of what it forgets: the end of its segment is decided.
         let leader = around.world.last_segment().map(|last| around.world.descriptor(last).leader.process);
-        if leader != Some(self.process) {
+        let is_over = serving.is_none_or(|segment| around.world.promised.decided.contains_key(&segment));
+        if is_over && leader != Some(self.process) {
             return Ok(());
         }
         shared.promises.check_forgotten(&forgotten, now_ms, self.began_ms)
