@@ -232,10 +232,16 @@ impl Owner {
         book.coordinator.tick(now_ms);
         let reached_ms = i64::try_from(known.state.reached_ms()).unwrap_or(0);
         let forgotten = book.coordinator.expire(now_ms, reached_ms, FORGETTING);
-        // One that was replaced, and does not know, records nothing of what it forgets: the end of its segment is decided.
-        let leader = around.world.last_segment().map(|last| around.world.descriptor(last).leader.process);
-        let is_over = serving.is_none_or(|segment| around.world.promised.decided.contains_key(&segment));
-        if is_over && leader != Some(self.process) {
+        // One that was replaced, and does not know, records nothing of what it forgets: the end of its segment is decided, and others
+        // have led since.
+        let Some(segment) = serving.filter(|segment| around.world.promised.decided.contains_key(segment))
+        else {
+            return shared.promises.check_forgotten(&forgotten, now_ms, self.began_ms);
+        };
+        let number = around.world.descriptor(segment).number;
+        let listed = around.world.partition().into_iter().flat_map(|partition| &partition.segments);
+        let mut since = listed.map(|listed| &listed.descriptor).filter(|listed| listed.number > number);
+        if since.any(|listed| listed.leader.process != self.process) {
             return Ok(());
         }
         shared.promises.check_forgotten(&forgotten, now_ms, self.began_ms)
