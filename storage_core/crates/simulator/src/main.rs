@@ -155,7 +155,7 @@ fn bugs() -> ExitCode {
 
 #[cfg(feature = "seeded-bugs")]
 fn find(mistake: Mistake) -> Option<String> {
-    const LIVES: u64 = 1_000;
+    const LIVES: usize = 1_000;
     const STATES: usize = 60_000;
     for (name, scenario) in walrus_simulator::scenario::SCENARIOS {
         // Some mistakes show before the events begin.
@@ -169,7 +169,7 @@ fn find(mistake: Mistake) -> Option<String> {
         }
     }
     let is_meant = |seed: &u64| !mistake.is_of_coordinators() || setting_of(*seed, None).coordinates;
-    for seed in (0..LIVES).filter(is_meant) {
+    for seed in (0..).filter(is_meant).take(LIVES) {
         if let Err(violation) = run(seed, Some(mistake)) {
             let what: String = violation.0.chars().take(90).collect();
             return Some(format!("by seed {seed}: {what}"));
