@@ -26,6 +26,8 @@ pub(crate) const METADATA_ALLOTS: Duration = s(1);
 pub(crate) const METADATA_NOTES_ROOM: Duration = s(2);
 /// One barrier. Whoever comes while one is under way waits for the next, so for two at most.
 pub(crate) const BARRIER: Duration = s(2);
+/// Pause before a client's topic is proposed again, when the cluster has created as many as it may in this second.
+pub(crate) const CREATION_RETRY: Duration = ms(100);
 /// Pause between two tries of a step of a roll or of a recovery: clients wait behind it.
 pub(crate) const STEP_RETRY: Duration = ms(50);
 /// Pause between two looks while this node's metadata lag behind what it has heard from another node.

@@ -128,6 +128,16 @@ fn changes_of_a_request_are_made_together_and_only_within_its_time() {
 }
 
 #[test]
+fn topics_of_a_request_wait_for_their_turn_where_the_cluster_makes_few_in_a_second() {
+    let cluster = Cluster::start(1, options());
+    cluster.set_config(&[("topics.creations_per_second_max", 20)]);
+    let mut client = KafkaClient::connect(&cluster, 1);
+    let topics = (0..50).map(|number| wanted(&format!("t{number}"), 1, 1, &[])).collect();
+    let request = CreateTopicsRequest::default().with_topics(topics).with_timeout_ms(60_000);
+    assert_eq!(codes(&client.ask(7, &request).topics), [0; 50]);
+}
+
+#[test]
 fn what_cannot_be_made_is_refused_with_its_reason_and_the_rest_is_made() {
     let cluster = Cluster::start(1, options());
     let mut client = KafkaClient::connect(&cluster, 1);

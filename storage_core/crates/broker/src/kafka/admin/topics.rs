@@ -1,7 +1,6 @@
 //! CreateTopics, DeleteTopics and CreatePartitions.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -16,7 +15,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
-use walrus_metadata::TopicConfig;
+use walrus_metadata::{CommandRejection, RequestError, TopicConfig};
 use walrus_model::TopicId;
 
 use super::described::{source, text};
@@ -26,8 +25,10 @@ use crate::kafka::context::Context;
 use crate::kafka::creation;
 use crate::node::error::Error;
 use crate::node::names::{OrgName, TopicPath};
+use crate::node::obstacle::Obstacle;
+use crate::node::patience;
 use crate::topics::catalogue::NewTopic;
-use crate::topics::view::TopicDescription;
+use crate::topics::view::{TopicDescription, TopicInfo};
 
 /// The first version of CreateTopics that tells what was made.
 const TOLD_SINCE: i16 = 5;
@@ -45,20 +46,12 @@ pub(in crate::kafka) async fn create(
     version: i16,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
-    let twice = counts(request.topics.iter().map(|topic| topic.name.clone()));
-    let names: Vec<TopicName> = request.topics.iter().map(|topic| topic.name.clone()).collect();
-    let made = each(request.topics, request.timeout_ms, |wanted| {
-        let is_twice = twice[&wanted.name] > 1;
-        async move {
-            if is_twice {
-                return Err(named_twice());
-            }
-            create_one(context, wanted, request.validate_only).await
-        }
-    });
+    let topics = request.topics.into_iter().map(|wanted| (wanted.name.clone(), wanted)).collect();
+    let made =
+        each_named(topics, request.timeout_ms, |wanted| create_one(context, wanted, request.validate_only));
     let made = made.await;
-    let has_made = made.iter().any(Result::is_ok) && !request.validate_only;
-    let rows = names.into_iter().zip(made).map(|(name, made)| {
+    let has_made = made.iter().any(|(_, made)| made.is_ok()) && !request.validate_only;
+    let rows = made.into_iter().map(|(name, made)| {
         let row = CreatableTopicResult::default().with_name(name).with_error_message(None);
         match made {
             Ok(made) => told(row, version, made),
@@ -119,7 +112,7 @@ async fn create_one(context: &Context, wanted: CreatableTopic, only_check: bool)
     if only_check {
         return Ok(Made { id: Uuid::nil(), partitions, factor, description: None });
     }
-    let (topic, is_new) = match context.broker.create_topic(&path, new).await {
+    let (topic, is_new) = match create_in_turn(context, &path, &new).await {
         Ok(made) => made,
         Err(Error::TopicExists { .. } | Error::TopicDiffers { .. }) => {
             return Err(Refused::new(
@@ -137,6 +130,25 @@ async fn create_one(context: &Context, wanted: CreatableTopic, only_check: bool)
     }
     let description = context.broker.describe_topic(&path).await.ok();
     Ok(Made { id: topic.id.0, partitions, factor, description })
+}
+
+/// Creates a topic, once the cluster has room for one more in a second: the topics of a request that are made together are more than
+/// that easily, and not every client of Kafka asks again.
+async fn create_in_turn(
+    context: &Context,
+    path: &TopicPath,
+    new: &NewTopic,
+) -> Result<(TopicInfo, bool), Error> {
+    loop {
+        match context.broker.create_topic(path, new.clone()).await {
+            Err(Error::Unavailable { obstacle: Obstacle::RequestFailed { error } })
+                if matches!(*error, RequestError::Rejected(CommandRejection::TooManyCreations { .. })) =>
+            {
+                tokio::time::sleep(patience::CREATION_RETRY).await;
+            }
+            made => return made,
+        }
+    }
 }
 
 /// The topic that a client wants, with what such clients take for granted; refused where a part of it cannot be.
@@ -185,16 +197,26 @@ fn factor_of(new: &NewTopic) -> Option<u32> {
     new.config.get(FACTOR)?.parse().ok()
 }
 
-fn named_twice() -> Refused {
-    Refused::new(ResponseError::InvalidRequest, "the request names the topic more than once")
-}
-
-fn counts<K: Hash + Eq>(keys: impl Iterator<Item = K>) -> HashMap<K, usize> {
-    let mut counts = HashMap::new();
-    for key in keys {
-        *counts.entry(key).or_default() += 1;
-    }
-    counts
+/// Makes each change of a topic that a request names, as [`each`] does; a topic that the request names twice is left as it is.
+async fn each_named<W, F, D>(
+    wanted: Vec<(TopicName, W)>,
+    timeout_ms: i32,
+    change: impl Fn(W) -> F,
+) -> Vec<(TopicName, Result<D, Refused>)>
+where
+    F: Future<Output = Result<D, Refused>>,
+{
+    let mut counts: HashMap<TopicName, usize> = HashMap::new();
+    wanted.iter().for_each(|(name, _)| *counts.entry(name.clone()).or_default() += 1);
+    let names: Vec<TopicName> = wanted.iter().map(|(name, _)| name.clone()).collect();
+    let done = each(wanted, timeout_ms, |(name, wanted)| {
+        let change = (counts[&name] == 1).then(|| change(wanted));
+        async move {
+            let twice = "the request names the topic more than once";
+            change.ok_or_else(|| Refused::new(ResponseError::InvalidRequest, twice))?.await
+        }
+    });
+    names.into_iter().zip(done.await).collect()
 }
 
 pub(in crate::kafka) async fn delete(
@@ -260,18 +282,10 @@ pub(in crate::kafka) async fn add_partitions(
     context: &Context,
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
-    let twice = counts(request.topics.iter().map(|topic| topic.name.clone()));
-    let names: Vec<TopicName> = request.topics.iter().map(|topic| topic.name.clone()).collect();
-    let added = each(request.topics, request.timeout_ms, |wanted| {
-        let is_twice = twice[&wanted.name] > 1;
-        async move {
-            if is_twice {
-                return Err(named_twice());
-            }
-            add_to(context, &wanted, request.validate_only).await
-        }
-    });
-    let rows = names.into_iter().zip(added.await).map(|(name, added)| {
+    let topics = request.topics.into_iter().map(|wanted| (wanted.name.clone(), wanted)).collect();
+    let added =
+        each_named(topics, request.timeout_ms, |wanted| add_to(context, wanted, request.validate_only));
+    let rows = added.await.into_iter().map(|(name, added)| {
         let row = CreatePartitionsTopicResult::default().with_name(name);
         match added {
             Ok(()) => row,
@@ -283,7 +297,7 @@ pub(in crate::kafka) async fn add_partitions(
     CreatePartitionsResponse::default().with_results(rows)
 }
 
-async fn add_to(context: &Context, wanted: &CreatePartitionsTopic, only_check: bool) -> Result<(), Refused> {
+async fn add_to(context: &Context, wanted: CreatePartitionsTopic, only_check: bool) -> Result<(), Refused> {
     check_admin(context)?;
     let path = topic(context, &wanted.name, Operation::Alter)?;
     let unknown = || Error::UnknownTopic { topic: path.to_string() };

@@ -232,19 +232,21 @@ impl Owner {
         book.coordinator.tick(now_ms);
         let reached_ms = i64::try_from(known.state.reached_ms()).unwrap_or(0);
         let forgotten = book.coordinator.expire(now_ms, reached_ms, FORGETTING);
-        // One that was replaced, and does not know, records nothing of what it forgets: the end of its segment is decided, and others
-        // have led since.
-        let Some(segment) = serving.filter(|segment| around.world.promised.decided.contains_key(segment))
-        else {
-            return shared.promises.check_forgotten(&forgotten, now_ms, self.began_ms);
-        };
-        let number = around.world.descriptor(segment).number;
-        let listed = around.world.partition().into_iter().flat_map(|partition| &partition.segments);
-        let mut since = listed.map(|listed| &listed.descriptor).filter(|listed| listed.number > number);
-        if since.any(|listed| listed.leader.process != self.process) {
+        // One that was replaced, and does not know, records nothing of what it forgets.
+        if serving.is_some_and(|segment| self.was_replaced(segment, around)) {
             return Ok(());
         }
         shared.promises.check_forgotten(&forgotten, now_ms, self.began_ms)
+    }
+
+    /// Whether nothing of this node can come behind what is known of a segment that it serves: its end is decided, and others have led
+    /// since.
+    fn was_replaced(&self, segment: SegmentId, around: &Surroundings<'_>) -> bool {
+        let number = around.world.descriptor(segment).number;
+        let listed = around.world.partition().into_iter().flat_map(|partition| &partition.segments);
+        let mut since = listed.map(|listed| &listed.descriptor).filter(|listed| listed.number > number);
+        around.world.promised.decided.contains_key(&segment)
+            && since.any(|listed| listed.leader.process != self.process)
     }
 
     fn set_clocks(&self, around: &Surroundings<'_>) {
