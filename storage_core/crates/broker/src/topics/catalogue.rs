@@ -2,6 +2,7 @@
 //! host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -174,6 +175,36 @@ impl Topics {
         path: &TopicPath,
         before: BTreeMap<u32, Option<u64>>,
     ) -> Result<BTreeMap<u32, u64>> {
+        let unknown = || Error::UnknownTopic { topic: path.to_string() };
+        let decided_by = Instant::now() + patience::END_DECIDED;
+        let (topic, starts) = loop {
+            let news = self.cluster().news();
+            match self.starts(path, &before).await {
+                // The leader has just ended the segment, or is gone: soon it is decided what follows.
+                Err(Error::Unavailable { obstacle: Obstacle::EndUnknown { .. } })
+                    if Instant::now() < decided_by =>
+                {
+                    news.wait(patience::NEWS_LOOK).await;
+                }
+                looked => break looked?,
+            }
+        };
+        let request = Request::DeleteRecords { topic, starts };
+        self.cluster().control().ask(&request, patience::METADATA_ANSWER_TO_CLIENT).await?;
+        let routing = self.cluster().routing();
+        let route = routing.topic(topic).ok_or_else(unknown)?;
+        let start = |index: &u32| Ok((*index, route.partition(*index)?.log_start().0));
+        let starts: BTreeMap<u32, u64> = before.keys().map(start).collect::<Result<_>>()?;
+        tracing::info!(topic = %path, ?starts, "records deleted");
+        Ok(starts)
+    }
+
+    /// Where partitions are to begin, of which topic: before the given offsets, or at their ends.
+    async fn starts(
+        &self,
+        path: &TopicPath,
+        before: &BTreeMap<u32, Option<u64>>,
+    ) -> Result<(TopicId, Vec<PartitionStart>)> {
         self.cluster().await_all_metadata(&format!("where topic {path} begins")).await?;
         let unknown = || Error::UnknownTopic { topic: path.to_string() };
         let route = self.cluster().routing().find(path).cloned().ok_or_else(unknown)?;
@@ -197,14 +228,7 @@ impl Topics {
             }
             starts.push(PartitionStart { partition: partition.index, start: Offset(requested) });
         }
-        let request = Request::DeleteRecords { topic: route.topic.id, starts };
-        self.cluster().control().ask(&request, patience::METADATA_ANSWER_TO_CLIENT).await?;
-        let routing = self.cluster().routing();
-        let route = routing.topic(route.topic.id).ok_or_else(unknown)?;
-        let start = |index: &u32| Ok((*index, route.partition(*index)?.log_start().0));
-        let starts: BTreeMap<u32, u64> = before.keys().map(start).collect::<Result<_>>()?;
-        tracing::info!(topic = %path, ?starts, "records deleted");
-        Ok(starts)
+        Ok((route.topic.id, starts))
     }
 
     /// Drops a topic with all its records; with `only` not another one that has the name.

@@ -279,6 +279,7 @@ fn records_are_deleted_up_to_an_offset_or_the_end_in_every_version() {
     for _ in 0..10 {
         assert_eq!(client.produce("t", batch(&["a"], None)).error_code, 0);
     }
+    let mut producer = KafkaClient::connect(&cluster, 1);
     let mut delete = |version: i16, offset: i64| {
         let partition =
             |index| DeleteRecordsPartition::default().with_partition_index(index).with_offset(offset);
@@ -294,6 +295,11 @@ fn records_are_deleted_up_to_an_offset_or_the_end_in_every_version() {
     };
     assert_eq!((delete(0, 3), delete(1, 5), delete(2, 11)), ((0, 3), (0, 5), (1, -1)));
     assert_eq!((delete(2, -1), delete(2, 4)), ((0, 10), (0, 10)));
+    // A partition whose records are all deleted goes on in another segment: who deletes meanwhile waits for that.
+    for end in 11..30 {
+        assert_eq!(producer.produce("t", batch(&["a"], None)).error_code, 0);
+        assert_eq!((delete(2, -1), delete(2, end - 1), delete(2, -1)), ((0, end), (0, end), (0, end)));
+    }
 }
 
 #[test]
