@@ -222,7 +222,7 @@ impl World {
                         return violation("S4: a promise was taken back");
                     }
                     if promises.promised > stored.promises.promised {
-                        stored.told = Some(stored.synced);
+                        stored.told.get_or_insert(stored.synced);
                     }
                     stored.promises = promises;
                 }
