@@ -44,10 +44,12 @@ pub enum Bug {
     HoledCopyVotes,
     /// A copy whose promises are forgotten counts as one that has promised nothing.
     ForgottenCopyStands,
+    /// A fence is answered before what was written is durable.
+    EndBeforeSync,
 }
 
 /// All mistakes.
-pub const BUGS: [Bug; 19] = [
+pub const BUGS: [Bug; 20] = [
     Bug::NoFence,
     Bug::AckBeforeSync,
     Bug::ShortestChosen,
@@ -67,6 +69,7 @@ pub const BUGS: [Bug; 19] = [
     Bug::HoleVotedAbsent,
     Bug::HoledCopyVotes,
     Bug::ForgottenCopyStands,
+    Bug::EndBeforeSync,
 ];
 
 static PRESENT: AtomicU8 = AtomicU8::new(0);

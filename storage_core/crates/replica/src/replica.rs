@@ -309,7 +309,7 @@ impl Replica {
     fn synced(&mut self, end: Offset, outputs: &mut Vec<ReplicaOutput>) {
         assert!(end <= self.tape.end(), "{end:?} was synced and never written");
         self.durable_end = self.durable_end.max(end);
-        // What became durable after a promise is not acknowledged any more (S4).
+        // A sync that ends after a promise acknowledges nothing any more (S4).
         if !self.takes_appends() {
             return;
         }
@@ -335,8 +335,10 @@ impl Replica {
         }
     }
 
-    /// Promises, and tells what the copy has (R4): first the promise is durable, then the end is read. A copy with holes
-    /// answers all the same (R14).
+    /// Promises, and tells what the copy has (R4): first the promise is durable, then everything that was written before it,
+    /// then the end is read. Nothing is written after a promise, so the answer tells all that this copy can ever have by
+    /// itself: where all copies have answered and none has a batch, no copy has it later either. A copy with holes answers
+    /// all the same (R14).
     fn fence(&mut self, fence: Fence, outputs: &mut Vec<ReplicaOutput>) {
         let ballot = fence.ballot;
         // A decision is final: it needs no promise.
@@ -348,6 +350,9 @@ impl Replica {
             if ballot > self.promises.promised && !seeded!(NoFence) {
                 self.promises.promised = ballot;
                 self.persist(outputs);
+            }
+            if !seeded!(EndBeforeSync) {
+                self.sync(outputs);
             }
         }
         let digest = self.tape.digest_at(self.durable_end).expect("marks at the durable end are kept");
@@ -446,11 +451,16 @@ impl Replica {
             refuse(outputs, Refusal::Gap { end, suspect: self.asks() });
             return false;
         }
+        self.sync(outputs);
+        true
+    }
+
+    /// Has everything that is written made durable, before what follows among the outputs.
+    fn sync(&mut self, outputs: &mut Vec<ReplicaOutput>) {
         if self.durable_end < self.tape.end() {
             self.durable_end = self.tape.end();
             outputs.push(ReplicaOutput::Sync);
         }
-        true
     }
 
     fn extend(&mut self, part: Part, outputs: &mut Vec<ReplicaOutput>) {

@@ -136,14 +136,15 @@ fn a_second_writer_is_refused() {
 }
 
 #[test]
-fn a_promise_is_durable_before_the_end_is_told_and_late_syncs_acknowledge_nothing() {
+fn a_promise_and_what_was_written_are_durable_before_the_end_is_told_and_late_syncs_acknowledge_nothing() {
     let mut replica = replica();
     write(&mut replica, 1);
     replica.step(append(1, 3));
     let outputs = replica.step(fence(5));
     assert!(matches!(&outputs[0], ReplicaOutput::Persist(promises) if promises.promised == ballot(5)));
+    assert_eq!(outputs[1], ReplicaOutput::Sync);
     let Reply::Promised(told) = answer(&outputs) else { panic!("{outputs:?}") };
-    assert_eq!((told.durable_end, told.suspect), (Offset(2), false));
+    assert_eq!((told.durable_end, told.suspect), (Offset(6), false));
     assert_eq!(replica.step(ReplicaInput::Synced { end: Offset(6) }), []);
     let outputs = replica.step(append(3, 4));
     assert_eq!(answer(&outputs), &Reply::Refused(Refusal::Fenced { promised: ballot(5) }));

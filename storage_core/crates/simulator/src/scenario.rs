@@ -13,12 +13,13 @@ use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};
 pub type Scenario = (&'static str, fn(Option<Mistake>) -> Checked);
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 11] = [
+pub const SCENARIOS: [Scenario; 12] = [
     ("a suspect copy that is filled to the high watermark is still suspect", filled_to_the_high_watermark),
     ("what may be lost is part of what is decided", possible_loss_is_decided),
     ("rot at different records of two copies loses nothing", rot_at_different_records),
     ("a hole that a silent copy could fill is not lost", hole_that_a_silent_copy_has),
     ("what rotted everywhere is told, and left out alike", hole_on_all_copies),
+    ("a copy that promises tells what it has written, too", written_before_a_promise),
     ("whoever lost a disk or its votes does not answer for it", disks_that_forgot),
     ("two lost disks of three are not the end of a partition", two_lost_disks),
     ("the log that is left of a disk without votes saves what others cut", log_that_is_left),
@@ -122,6 +123,16 @@ impl Script {
         if is_so { Ok(()) } else { Err(Violation(format!("{what}: {:?}", self.decided()))) }
     }
 
+    /// Tells all copies the decision, and expects that it seals them.
+    fn expect_all_sealed(&mut self) -> Checked {
+        (0..3).try_for_each(|place| self.world.notify(self.nodes[place], self.segment))?;
+        let is_sealed = |node: &NodeId| {
+            let held = &self.world.nodes[node.0 as usize - 1].held[&self.segment];
+            held.stored.promises.sealed.is_some()
+        };
+        self.expect("all copies are sealed", self.nodes.iter().all(is_sealed))
+    }
+
     fn decided(&self) -> Option<&Value> {
         self.world.promised.decided.get(&self.segment)
     }
@@ -208,12 +219,29 @@ fn hole_on_all_copies(mistake: Option<Mistake>) -> Checked {
     (0..3).try_for_each(|place| script.rot(place, 1))?;
     script.recover([0, 1, 2])?;
     script.expect("one batch is told", script.decided().is_some_and(|value| value.lost.len() == 1))?;
-    (0..3).try_for_each(|place| script.world.notify(script.nodes[place], script.segment))?;
-    let sealed = |node: &NodeId| {
-        let held = &script.world.nodes[node.0 as usize - 1].held[&script.segment];
-        held.stored.promises.sealed.is_some()
-    };
-    script.expect("all copies are sealed", script.nodes.iter().all(sealed))
+    script.expect_all_sealed()
+}
+
+/// Two copies acknowledge two batches, and the first one rots on both. The third copy has written both, and not synced them
+/// when it promises: a decision that called the first batch lost would be contradicted by that copy, which could never be
+/// sealed.
+fn written_before_a_promise(mistake: Option<Mistake>) -> Checked {
+    let mut script = Script::start(mistake);
+    for _ in 0..2 {
+        script.world.append(script.segment)?;
+        (0..3).try_for_each(|place| script.deliver(Kind::Append, place))?;
+    }
+    for place in [0, 1] {
+        script.sync(place)?;
+        script.rot(place, 0)?;
+    }
+    script.recover([0, 1, 2])?;
+    script.expect("one copy has everything, and cannot vote alone", script.decided().is_none())?;
+    script.sync(2)?;
+    (0..2).try_for_each(|place| script.fill(place))?;
+    script.recover([0, 1, 2])?;
+    script.expect("everything is there", script.decided().is_some_and(|value| value.lost.is_empty()))?;
+    script.expect_all_sealed()
 }
 
 /// Two copies acknowledge a batch, and one of them forgets that: with the third, which never had it, it would be one of f.

@@ -109,12 +109,8 @@ impl Simulation {
         let before = self.world.recoverers.len();
         self.homes.push((home, self.now + 2 * SECOND + self.dice.below(8 * SECOND)));
         let nodes = self.world.nodes.iter().map(|node| node.id);
-        // Only lives of coordinators avoid silent leaders so far. With others, the life of seed 8747 does not get well: a copy promises
-        // before it has synced what it was sent, a decision calls a batch lost that rotted on both other copies, and the copy has it
-        // after all. It is not sealed then, nor is one that fills its hole from it.
         let is_silent = |node: &NodeId| !self.is_alive(*node) || is_cut(*node);
-        let coordinates = self.world.setting.coordinates;
-        let silent: Vec<NodeId> = nodes.filter(|node| coordinates && is_silent(node)).collect();
+        let silent: Vec<NodeId> = nodes.filter(is_silent).collect();
         self.world.recover(&silent)?;
         self.homes.truncate(self.world.recoverers.len());
         self.tally.recoveries += (self.world.recoverers.len() - before) as u64;

@@ -221,9 +221,6 @@ impl World {
                     if promises.promised < stored.promises.promised {
                         return violation("S4: a promise was taken back");
                     }
-                    if promises.promised > stored.promises.promised {
-                        stored.told.get_or_insert(stored.synced);
-                    }
                     stored.promises = promises;
                 }
                 ReplicaOutput::Seal(value) => {

@@ -129,9 +129,6 @@ pub struct Stored {
     pub were_rotten: BTreeSet<usize>,
     /// The number of batches that are synced.
     pub synced: usize,
-    /// The number of them when it made its first promise: others are acknowledged to nobody because of this copy, and an attempt that
-    /// did not hear of them may have chosen a value.
-    pub told: Option<usize>,
     /// Whether a synced tail was found torn.
     pub cut: bool,
     /// Whether it is verified, and its votes are not remembered any more.

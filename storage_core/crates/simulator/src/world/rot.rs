@@ -140,8 +140,7 @@ impl World {
         self.carry_out(id, segment, None, outputs, None)
     }
 
-    /// Checks the ranges that a decision calls lost: a batch that a copy has had all the time, and could tell of, was not lost. What was
-    /// synced only after the promise was acknowledged to nobody because of this copy.
+    /// Checks the ranges that a decision calls lost: a batch that a copy has had all the time was not lost.
     pub(super) fn check_lost(&self, segment: SegmentId, value: &Value) -> Checked {
         let is_lost = |batch: &Batch| {
             value.lost.iter().any(|range| range.start <= batch.base && batch.end <= range.end)
@@ -152,8 +151,7 @@ impl World {
             let stored = &held.stored;
             let mut batches = stored.batches.iter().enumerate();
             let kept = batches.find(|(place, batch)| {
-                let could_tell = stored.told.is_none_or(|told| *place < told);
-                is_lost(batch) && stored.has(*place) && could_tell && !stored.were_rotten.contains(place)
+                is_lost(batch) && stored.has(*place) && !stored.were_rotten.contains(place)
             });
             if let Some((_, batch)) = kept {
                 return violation(format!("S1: {batch:?} is told as lost, and {:?} has it", node.id));
