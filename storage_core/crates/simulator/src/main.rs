@@ -1,7 +1,9 @@
 //! The program that `make model` and `make simulate` run: `model [STATES]`, `simulate [COUNT] [FIRST]`, and with the feature
 //! `seeded-bugs` `bugs`. It prints counts, and the seed or the shortest trace of what it finds.
 
+use std::ops::Range;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "seeded-bugs")]
@@ -67,9 +69,10 @@ fn model(states: u64) -> ExitCode {
 fn simulate(count: u64, first: u64) -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
+    // Lives of coordinators take much longer than others: each thread takes the next seed when it is through with one.
+    let seeds = Mutex::new(first..first.saturating_add(count));
     let outcomes: Vec<Result<Tally, u64>> = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..threads() as u64).map(|worker| scope.spawn(move || live(first, count, worker))).collect();
+        let workers: Vec<_> = (0..threads()).map(|_| scope.spawn(|| live(&seeds))).collect();
         workers.into_iter().map(|worker| worker.join().expect("violations are values")).collect()
     });
     let mut tally = Tally::default();
@@ -89,12 +92,21 @@ fn simulate(count: u64, first: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn live(first: u64, count: u64, worker: u64) -> Result<Tally, u64> {
+/// Lives one seed after the other, until none is left. A seed that fails leaves no more to the others: those before it are
+/// under way.
+fn live(seeds: &Mutex<Range<u64>>) -> Result<Tally, u64> {
     let mut tally = Tally::default();
-    for seed in (first..first + count).filter(|seed| seed % threads() as u64 == worker) {
-        tally.add(run(seed, None).map_err(|_| seed)?);
+    loop {
+        let next = seeds.lock().expect("nobody panics in between").next();
+        let Some(seed) = next else { return Ok(tally) };
+        match run(seed, None) {
+            Ok(part) => tally.add(part),
+            Err(_) => {
+                *seeds.lock().expect("nobody panics in between") = 0..0;
+                return Err(seed);
+            }
+        }
     }
-    Ok(tally)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "printed with one digit")]
