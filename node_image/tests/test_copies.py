@@ -69,6 +69,11 @@ def check_reads(node: NodeProcess) -> None:
     assert read == {f"OK {number}" for number in range(23)}
 
 
+def held(node: NodeProcess) -> int:
+    with admin(node) as client:
+        return client.status().bytes_held
+
+
 def disk(node: NodeProcess) -> str:
     with admin(node) as client:
         return client.identity().disk
@@ -97,8 +102,11 @@ def test_a_drained_node_ends_empty_and_leaves(node: Make) -> None:
     nodes = start(node, 4)
     with admin(nodes[0]) as client:
         leaving = disk(nodes[1])
+        assert client.status().copies_needed == 3
+        assert held(nodes[1]) > 0
         client.start_drain(leaving)
         wait_until("it is drained", lambda: client.drain(leaving).done, timeout_s=TIMEOUT_S)
+        wait_until("it says so itself", lambda: held(nodes[1]) == 0, timeout_s=TIMEOUT_S)
         wait_whole(nodes[0], without=leaving)
         client.remove_member(leaving)
     assert cluster_segments(nodes[0], "--under-replicated") == []

@@ -136,7 +136,7 @@ def test_explain_says_what_comes_next_what_holds_it_up_and_who_can_lift_that(ser
     assert "has not looked at the present spec yet" in run("explain", "orders")
     converge(kube)
     said = run("explain", "orders")
-    assert "SpecAccepted is False (ShrinkUnsupported)" in said
+    assert "SpecAccepted is False (ShrinkRefused)" in said
     assert "whoever writes the spec" in said
     kube.put("orders", SMALLEST, annotations={"walrus.dev/pause": "moving house"})
     converge(kube)
@@ -199,7 +199,7 @@ def test_diff_says_what_the_operator_would_do_and_writes_nothing(server, kube, t
     assert "At once: Update StatefulSet orders-general" in rolled
     assert "Pods that restart, one after the other: orders-general-0, orders-general-1, orders-general-2" in rolled
     refused = planned(tmp_path, with_pool(SMALLEST, replicas=2))
-    assert "Refused (ShrinkUnsupported)" in refused
+    assert "Refused (ShrinkRefused)" in refused
     assert "Nothing of it would be begun" in refused
     assert "Refused (Invalid): spec.pools.0.storage" in planned(tmp_path, {"version": "1", "pools": [{"name": "a"}]})
     made = planned(tmp_path, SMALLEST, "fresh")

@@ -2,8 +2,9 @@
 
 I1: the operator takes away one broker at a time: one that serves only while all others of the cluster do, one that does
 not only where nobody misses it; and none past the budget. I4: the number of brokers changes by one, downwards
-only by one that never joined; what someone scaled away comes back at once. I5: no StatefulSet is deleted, and no claim
-that ever had a volume, but those of a deleted cluster whose spec said so. I6: what has arrived writes nothing. I7: what
+only by one that is no member; a member goes only once it is empty; what someone scaled away comes back at once. I5: no
+StatefulSet is deleted that asks for pods, and no claim that ever had a volume, but those of a deleted cluster, or of disks
+that left it, whose spec said so. I6: what has arrived writes nothing. I7: what
 is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only told of. And: one cluster is
 founded once. What is refused or foreign is never touched.
 """
@@ -139,11 +140,15 @@ class Watched(SimKube):
 
     async def delete(self, ref, uid):
         assert not self.paused
-        assert ref.kind in ("ConfigMap", "Service", "PersistentVolumeClaim")
+        assert ref.kind in ("ConfigMap", "Service", "StatefulSet", "PersistentVolumeClaim")
+        if ref.kind == "StatefulSet" and ref in self.objects:
+            assert self.objects[ref]["spec"]["replicas"] == 0
         if ref.kind == "PersistentVolumeClaim" and ref in self.objects:
             cluster = self.objects[CLUSTER]
             goes = "deletionTimestamp" in cluster["metadata"] and cluster["spec"]["deletionPolicy"] == "Delete"
-            assert goes or "volumeName" not in self.objects[ref]["spec"]
+            accepted = json.loads(self.objects[ACCEPTED]["data"]["spec"]) if ACCEPTED in self.objects else {}
+            left = accepted.get("deletionPolicy") == "Delete" and has_left(self, ref)
+            assert goes or left or "volumeName" not in self.objects[ref]["spec"]
             assert self.objects[ref]["metadata"]["labels"]["walrus.dev/cluster"] == "orders"
         await super().delete(ref, uid)
 
@@ -256,6 +261,12 @@ def test_the_invariants_hold_and_it_heals(volumes_move, operations):
     assert kube.writes == writes
 
 
+def has_left(kube, ref):
+    """Whether the claim bears a disk that was part of the cluster and is not any more."""
+    disk = kube.disks.get((ref.namespace, "claim", ref.name.removeprefix("data-")), {"cluster": ""})
+    return bool(disk["cluster"]) and disk["disk"] not in kube.members[disk["cluster"]]
+
+
 def put(kube, spec):
     annotations = {"walrus.dev/pause": ""} if kube.paused else {}
     kube.put("orders", spec, annotations=annotations | ({"walrus.dev/adopt": ""} if kube.adopts else {}))
@@ -345,6 +356,9 @@ def heal(kube):
         del kube.objects[ref]
     kube.paused = False
     put(kube, fitting(kube))
+    converge(kube, KEY)
+    for ref in [ref for ref in kube.objects if ref.kind == CLAIM.name and has_left(kube, ref)]:
+        kube.remove(CLAIM.name, ref.name)  # as the operator says
     converge(kube, KEY)
 
 

@@ -10,9 +10,10 @@ from walrus_operator.act.executor import Executor
 from walrus_operator.desired import statefulset
 from walrus_operator.desired.names import FINALIZER
 from walrus_operator.kube.api import KubeError
-from walrus_operator.objects import POD, Ref
+from walrus_operator.objects import CLAIM, POD, Ref
 from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan import deletion, planner, pools
+from walrus_operator.plan import deletion, departing, planner, pools
+from walrus_operator.plan.actions import RemoveClaim
 from walrus_operator.runtime import lease
 from walrus_operator.runtime.lease import Lease
 from walrus_operator.runtime.resync import Resync
@@ -68,7 +69,53 @@ def _held_up(action, refused, names):
     return bool(refused)
 
 
+def _any_departure(pool, snapshot, pools):
+    return next((departure.disk for departure in snapshot.departures().values()), "")
+
+
+def _claims_of_all(snapshot, pools):
+    namespace, names = snapshot.cluster.key.namespace, snapshot.cluster.names
+    return [
+        RemoveClaim(Ref(CLAIM.name, namespace, names.claim(pod)), departure.claim)
+        for pod, departure in snapshot.departures().items()
+    ]
+
+
+async def _apply_unasked(self, action, snapshot):
+    await self._kube.apply(action.manifest)
+
+
+async def _remove_unasked(self, action, snapshot):
+    host = snapshot.pods[snapshot.leader()[0]].ip
+    await self._brokers.remove_member(host, action.disk, snapshot.credentials())
+
+
 MISTAKES = [
+    Mistake(
+        "a pod goes before its disk has left the cluster",
+        both(instead(planner, "gone", _any_departure), instead(Executor, "_shrink", _apply_unasked)),
+        "test_shrinking.test_five_brokers_become_three_and_their_claims_stay",
+    ),
+    Mistake(
+        "a claim goes before its disk has left the cluster",
+        instead(planner, "left_behind", _claims_of_all),
+        "test_shrinking.test_a_claim_goes_with_its_broker_where_the_policy_says_so",
+    ),
+    Mistake(
+        "a broker is known by the name of its pod",
+        both(instead(departing, "_is_of", lambda *_: True), instead(Executor, "_remove_member", _remove_unasked)),
+        "test_shrinking.test_another_disk_under_the_same_name_is_not_taken_for_the_one_that_was_drained",
+    ),
+    Mistake(
+        "a drain asks no window",
+        instead(planner, "held", lambda *_: None),
+        "test_shrinking.test_a_drain_waits_for_its_window_and_one_that_has_begun_does_not",
+    ),
+    Mistake(
+        "nobody asks whether the brokers that stay are enough",
+        instead(pools, "too_few", lambda *_: None),
+        "test_shrinking.test_fewer_brokers_than_a_topic_has_copies_are_refused_with_the_number_that_would_do",
+    ),
     Mistake(
         "a release that never gets ready has no way back",
         instead(planner, "roll_broken", lambda *_: ()),

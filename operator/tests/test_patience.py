@@ -24,7 +24,7 @@ def looks(*passes):
 
 def test_a_gate_that_stays_closed_is_looked_at_ever_more_rarely():
     assert looks(*[closed(Gate.POD_PENDING)] * 8) == [1, 2, 4, 8, 16, 32, 40, 40]
-    assert looks(*[closed(Gate.SHRINK_UNSUPPORTED)] * 5) == [10, 20, 40, 60, 60]
+    assert looks(*[closed(Gate.SHRINK_REFUSED)] * 5) == [10, 20, 40, 60, 60]
 
 
 def test_gates_that_open_and_close_in_turn_are_not_news():

@@ -12,7 +12,8 @@ from walrus_operator.api.crdgen import crd
 from walrus_operator.api.units import amount_of, bytes_of, milliseconds_of
 from walrus_operator.desired.manifest import sealed
 from walrus_operator.objects import Key
-from walrus_operator.observe.snapshot import Claim, Cluster, Pod, Replication, Snapshot
+from walrus_operator.observe.pods import Pod
+from walrus_operator.observe.snapshot import Claim, Cluster, Replication, Snapshot
 from walrus_operator.plan.actions import Done, Plan
 from walrus_operator.plan.diff import differs
 from walrus_operator.status.derive import derive

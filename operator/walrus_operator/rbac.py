@@ -12,7 +12,7 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("walrus.dev", "walrusclusters/status", ("patch",)),
     ("walrus.dev", "walrustopics", ("list", "patch", "watch")),
     ("walrus.dev", "walrustopics/status", ("patch",)),
-    ("apps", "statefulsets", ("create", "get", "list", "patch", "watch")),
+    ("apps", "statefulsets", ("create", "delete", "get", "list", "patch", "watch")),
     ("", "configmaps", ("create", "delete", "get", "list", "patch")),
     ("", "services", ("create", "delete", "get", "list", "patch")),
     ("", "serviceaccounts", ("create", "get", "list", "patch")),

@@ -10,13 +10,17 @@ from collections import Counter
 from simtopics import SimTopicCalls
 from walrus_operator.api.config import DYNAMIC, LOG_LEVEL, LOG_LEVEL_DEFAULT
 from walrus_operator.objects import POD, uid_of
-from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused
-from walrus_operator.observe.snapshot import Broker, Config, Member
+from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused, DepartureRefused
+from walrus_operator.observe.snapshot import Broker, Config, Drain, Member
 
 KEYS = {
     *("segments.max_entries", "segments.max_bytes", "segments.max_age_ms", "segments.check_interval_ms"),
     *DYNAMIC,
 } - {LOG_LEVEL}
+
+
+SEGMENTS = 3
+"""Segments that every broker stores, and hands over one by one."""
 
 
 class SimBrokers(SimTopicCalls):
@@ -48,7 +52,7 @@ class SimBrokers(SimTopicCalls):
         missing = () if cluster and leader else ("metadata",) if cluster else ("admission",)
         return Broker(
             cluster_id=cluster,
-            node_id=list(members).index(identity["disk"]) + 1 if cluster else 0,
+            node_id=list(members).index(identity["disk"]) + 1 if identity["disk"] in members else 0,
             disk=identity["disk"],
             version=pod["spec"]["containers"][0]["image"].rpartition(":")[2],
             missing=missing,
@@ -59,7 +63,9 @@ class SimBrokers(SimTopicCalls):
             replication=self.kube.replication[cluster] if cluster else None,
             spare_brokers=self._spare(cluster, len(alive), len(members)) if leads else None,
             config_version=self.kube.config[cluster][0] if cluster else 0,
-            members=tuple(Member(disk, name, disk in alive) for disk, name in members.items()) if not sick else (),
+            members=tuple(self._member(disk, name, alive) for disk, name in members.items()) if not sick else (),
+            segments_held=self.kube.draining.get(identity["disk"], SEGMENTS),
+            copies_needed=self.kube.copies_needed,
             backend_asked=backend,
             backend_in_use="mmap" if backend == "auto" else backend,
             backend_reason="",
@@ -69,6 +75,9 @@ class SimBrokers(SimTopicCalls):
             bytes_free=50,
             bytes_total=100,
         )
+
+    def _member(self, disk, name, alive):
+        return Member(disk, name, disk in alive, disk in self.kube.draining)
 
     def leader(self, namespace, cluster):
         """The pod that leads the metadata, while a majority of the members is there: the wanted one, or the first."""
@@ -90,9 +99,10 @@ class SimBrokers(SimTopicCalls):
             and self.kube.runs(ref)
             and not self.kube._is_sick(pod)
             and self.kube.identity(ref)["cluster"] == cluster
+            and self.kube.identity(ref)["disk"] in self.kube.members[cluster]
         )
         most = Counter(map(self.kube._secret, running)).most_common(1)
-        return [ref for ref in running if self.kube._secret(ref) == most[0][0]]
+        return [ref for ref in running if self.kube._secret(ref) == most[0][0]] if most else []
 
     def _permits(self, ref, secrets):
         if self.kube._secret(ref).strip() not in (b"", secrets):
@@ -131,6 +141,45 @@ class SimBrokers(SimTopicCalls):
             if not answering:
                 raise BrokerError("nobody else votes")
             self.kube.leader = answering[0].name
+
+    async def start_drain(self, host, disk, secrets):
+        self._may_go(host, disk, secrets)
+        with self.kube._write("drain", "member"):
+            self.kube.draining.setdefault(disk, SEGMENTS)
+
+    async def cancel_drain(self, host, disk, secrets):
+        self._may_go(host, disk, secrets)
+        with self.kube._write("drain", "member"):
+            self.kube.draining.pop(disk, None)
+
+    async def drain(self, host, disk):
+        ref, identity = self._find(host)
+        self._needs_leader(ref, identity)
+        if disk not in self.kube.members[identity["cluster"]]:
+            raise BrokerError(f"no node has the disk {disk!r}")
+        left = self.kube.draining.get(disk, SEGMENTS)
+        return Drain(led=left // 2, held=left, done=disk in self.kube.draining and left == 0)
+
+    async def remove_member(self, host, disk, secrets):
+        """A disk that is out already is fine; one that stores something is not."""
+        ref, identity = self._find(host)
+        members = self.kube.members[identity["cluster"]]
+        self._permits(ref, secrets)
+        self._needs_leader(ref, identity)
+        if disk in members and self.kube.draining.get(disk) != 0:
+            raise DepartureRefused(f"disk {disk} still stores segments")
+        with self.kube._write("remove", "member"):
+            members.pop(disk, None)
+            self.kube.draining.pop(disk, None)
+
+    def _may_go(self, host, disk, secrets):
+        ref, identity = self._find(host)
+        self._permits(ref, secrets)
+        self._needs_leader(ref, identity)
+        if disk not in self.kube.members[identity["cluster"]]:
+            raise DepartureRefused(f"no node has the disk {disk!r}")
+        if self.kube.refuses_drains:
+            raise DepartureRefused(self.kube.refuses_drains)
 
     def _spare(self, cluster, alive, members):
         replication = self.kube.replication[cluster]

@@ -37,6 +37,9 @@ class SimKube(SimApi):
         self.balances = True  # whether someone makes the load balancers of Services
         self.leader = None  # the pod that leads the metadata, if it is there
         self.refuses_config = False
+        self.refuses_drains = None  # what brokers say to who lets one of them go
+        self.copies_needed = 3  # of any topic
+        self.draining = {}  # disk of a broker that hands over -> segments that it still has
         self.brokers = SimBrokers(self)
         self.topics = SimTopics(self)
         self.disks = {}  # claim or folder of a node -> identity on its disk
@@ -66,6 +69,7 @@ class SimKube(SimApi):
             self._pod(ref)
         for ref in [ref for ref in self.objects if ref.kind == POD.name]:
             self._end_pod(ref)
+        self.draining = {disk: max(left - 1, 0) for disk, left in self.draining.items()}
         for ref in list(self.objects):
             self._end_deletion(ref)
         return before != self._state()
@@ -109,7 +113,7 @@ class SimKube(SimApi):
             found["status"] = {"loadBalancer": {"ingress": [{"hostname": f"{ref.name}.lb.example.com"}]}}
 
     def _state(self):
-        return pickle.dumps((self.objects, self.disks, self.config, self.replication, self.members, self.leader))
+        return pickle.dumps((self.objects, self.disks, self.config, self.replication, self.members, self.leader, self.draining))
 
     def _let_go(self, ref):
         """What belongs to it loses its owner, then the finalizer goes that held it for that."""
@@ -262,7 +266,7 @@ class SimKube(SimApi):
             status["conditions"] = []
         elif "podIP" not in status:
             self._start(ref)
-        elif self._is_sick(pod):
+        elif self._is_sick(pod) or self._is_out(ref):
             self._not_ready(status)
         elif not self.identity(ref)["cluster"]:
             peers = {self.identity(other)["cluster"] for other in self._peers(ref)} - {""}
@@ -283,6 +287,11 @@ class SimKube(SimApi):
                 status["conditions"] = [{"type": "Ready", "status": "True"}]
             else:
                 self._not_ready(status)
+
+    def _is_out(self, ref):
+        """Whether its disk left the cluster: such a one is let in nowhere."""
+        identity = self.identity(ref)
+        return bool(identity["cluster"]) and identity["disk"] not in self.members[identity["cluster"]]
 
     def _not_ready(self, status):
         others = [one for one in status.get("conditions", ()) if one != {"type": "Ready", "status": "True"}]

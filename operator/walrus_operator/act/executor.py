@@ -14,12 +14,21 @@ from walrus_operator.desired.names import ADVERTISED, FINALIZER, LABEL_CLUSTER, 
 from walrus_operator.desired.secret import SECRET_BYTES, shared_secret
 from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Missing, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Manifest, Ref, owned_by, ref_of, uid_of
-from walrus_operator.observe.brokers import BrokerError, Brokers, ConfigMoved, ConfigRefused, look_all
-from walrus_operator.observe.snapshot import Cluster, Pod, Snapshot, is_labelled
+from walrus_operator.observe.brokers import (
+    BrokerError,
+    Brokers,
+    ConfigMoved,
+    ConfigRefused,
+    DepartureRefused,
+    look_all,
+)
+from walrus_operator.observe.pods import Pod
+from walrus_operator.observe.snapshot import Broker, Cluster, Snapshot, is_labelled
 from walrus_operator.plan.actions import (
     Action,
     Advertise,
     Apply,
+    CancelDrain,
     Dismiss,
     Done,
     Gate,
@@ -29,11 +38,14 @@ from walrus_operator.plan.actions import (
     Plan,
     Prune,
     RemoveClaim,
+    RemoveMember,
     RestartPod,
     RollPod,
     SetConfig,
     SetLogLevel,
     SetReplication,
+    Shrink,
+    StartDrain,
     TransferLeadership,
     Wait,
 )
@@ -137,6 +149,17 @@ class Executor:
                 await self._apply(action.manifest)
             case Dismiss():
                 await self._dismiss(action, snapshot)
+            case StartDrain():
+                await self._start_drain(action, snapshot)
+            case CancelDrain():
+                await self._tell_leader(
+                    snapshot,
+                    lambda host: self._brokers.cancel_drain(host, action.disk, snapshot.credentials()),
+                )
+            case RemoveMember():
+                await self._remove_member(action, snapshot)
+            case Shrink():
+                await self._shrink(action, snapshot)
             case RemoveClaim():
                 await self._remove_claim(action)
             case HoldDeletion():
@@ -184,7 +207,9 @@ class Executor:
             )
 
     async def _no_foreign_claims(self, manifest: Manifest, snapshot: Snapshot) -> None:
-        """A pod mounts the claim of its name, and two clusters can share one: each is looked up before."""
+        """A pod mounts the claim of its name, and two clusters can share one: each is looked up before. So is whether
+        it bears a disk that left the cluster, which never comes back.
+        """
         if manifest["kind"] != STATEFUL_SET.name or not manifest["spec"].get("volumeClaimTemplates"):
             return
         found = snapshot.objects.get(ref_of(manifest))
@@ -205,6 +230,16 @@ class Executor:
                         " this pool, if it is",
                     )
                 )
+            departure = snapshot.departures().get(names.pod(pool, ordinal))
+            if claim is not None and departure is not None and departure.claim == uid_of(claim):
+                raise Stopped(
+                    Wait(
+                        Gate.REMOVED_DISK,
+                        f"{ref} bears disk {departure.disk}, which left the cluster, and no broker can start on it."
+                        f" Whoever needs nothing of it any more deletes it: kubectl -n {ref.namespace} delete"
+                        f" persistentvolumeclaim {ref.name}",
+                    )
+                )
 
     async def _dismiss(self, action: Dismiss, snapshot: Snapshot) -> None:
         """Ask once more: it may have joined in this very moment."""
@@ -219,6 +254,65 @@ class Executor:
             if any(member.name == action.pod for member in told.members):
                 raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{action.pod} has just joined: it is looked at again"))
         await self._apply(action.manifest)
+
+    async def _start_drain(self, action: StartDrain, snapshot: Snapshot) -> None:
+        """Read once more which disk the pod is on, note it, and only then begin."""
+        pod = snapshot.pods.get(action.pod)
+        if pod is not None and snapshot.brokers.get(action.pod) is not None:
+            told = await self._look(action.pod, snapshot)
+            if told.disk != action.departure.disk:
+                raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"{action.pod} is on another disk since: {told.disk}"))
+        if snapshot.departures().get(action.pod) != action.departure:
+            await self._apply(action.noted)
+        await self._tell_leader(
+            snapshot,
+            lambda host: self._brokers.start_drain(host, action.departure.disk, snapshot.credentials()),
+        )
+
+    async def _remove_member(self, action: RemoveMember, snapshot: Snapshot) -> None:
+        """Ask once more: what was handed over may have come back, and the pod may be on another disk."""
+        if snapshot.brokers.get(action.pod) is not None:
+            told = await self._look(action.pod, snapshot)
+            if told.disk != action.disk:
+                raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"{action.pod} is on another disk since: {told.disk}"))
+
+        async def remove(host: str) -> None:
+            drain = await self._brokers.drain(host, action.disk)
+            if not drain.done:
+                detail = f"{action.pod} leads {drain.led} segments and stores {drain.held} since the last look"
+                raise Stopped(Wait(Gate.DRAINING, detail))
+            await self._brokers.remove_member(host, action.disk, snapshot.credentials())
+
+        await self._tell_leader(snapshot, remove)
+
+    async def _shrink(self, action: Shrink, snapshot: Snapshot) -> None:
+        """Ask once more whether the disk is no member."""
+
+        async def check(host: str) -> None:
+            told = await self._brokers.look(host)
+            if told.role != "Leader" or any(member.disk == action.disk for member in told.members):
+                raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"whether disk {action.disk} left the cluster is looked at again"))
+
+        await self._tell_leader(snapshot, check)
+        await self._apply(action.manifest)
+
+    async def _look(self, pod: str, snapshot: Snapshot) -> Broker:
+        try:
+            return await self._brokers.look(snapshot.pods[pod].ip or "")
+        except BrokerError as error:
+            raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{pod} does not answer any more: {error}")) from error
+
+    async def _tell_leader(self, snapshot: Snapshot, tell: Callable[[str], Awaitable[None]]) -> None:
+        """Asked of the metadata leader alone, who knows what everyone has."""
+        leading = snapshot.leader()
+        if leading is None:
+            raise Stopped(Wait(Gate.UNKNOWN_BROKER, "no broker leads the metadata"))
+        try:
+            await tell(snapshot.pods[leading[0]].ip or "")
+        except DepartureRefused as refused:
+            raise Stopped(Wait(Gate.QUORUM_TIGHT, f"the brokers do not let one go now: {refused}")) from refused
+        except BrokerError as error:
+            raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{leading[0]} does not answer: {error}")) from error
 
     async def _remove_claim(self, action: RemoveClaim) -> None:
         found = await self._kube.get(action.ref)

@@ -60,6 +60,8 @@ class BrokerRow(Model):
     """Why its synced writes are cached."""
     disk_percent: int | None = None
     """How full its disk is, in steps of five."""
+    drain_percent: int | None = None
+    """Where it goes: how much of what it stored it has handed over."""
     version: str | None = None
     """The version it runs."""
     restarts: int | None = None
@@ -73,8 +75,9 @@ class MemberRow(Model):
     """The identity on the disk."""
     name: str
     """The pod that was last on it."""
-    state: Literal["Alive", "Away", "Lost"]
-    """`Lost`: its pod came up on a new disk; StorageHealthy says what to do."""
+    state: Literal["Alive", "Away", "Draining", "Lost"]
+    """`Draining`: it hands over what it has, to go. `Lost`: its pod came up on a new disk; StorageHealthy says what to
+    do."""
 
 
 class PoolRow(Model):
@@ -143,6 +146,8 @@ class ReplicationRow(Model):
     """Brokers that store each record."""
     write_quorum: int
     """Brokers that have a record on their disks before it is acknowledged."""
+    copies_needed: int | None = None
+    """The most copies that any topic keeps of its records: fewer brokers than that cannot do."""
     spare_brokers: int | None = None
     """Brokers that may stop now, whichever they are, with everything still written and read."""
 

@@ -22,7 +22,7 @@ from walrus_operator.kube.official import OfficialApi
 from walrus_operator.objects import CLUSTER, NETWORK_POLICY, POD, SECRET, STATEFUL_SET, Key, Manifest, Ref
 from walrus_operator.observe.brokers import BrokerError
 from walrus_operator.observe.observer import Observer
-from walrus_operator.observe.snapshot import Broker, Cluster, Config, Member, Replication, Snapshot
+from walrus_operator.observe.snapshot import Broker, Cluster, Config, Drain, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Plan
 from walrus_operator.plan.planner import plan
 
@@ -58,7 +58,8 @@ class ToldBrokers:
             raise BrokerError(f"the status does not tell that {self._pods.get(host, host)} serves")
         replication = status.get("replication", {})
         members = tuple(
-            Member(one["uuid"], one["name"], alive=one["state"] == "Alive") for one in status.get("members", ())
+            Member(one["uuid"], one["name"], one["state"] in ("Alive", "Draining"), one["state"] == "Draining")
+            for one in status.get("members", ())
         )
         return Broker(
             cluster_id=str(status.get("clusterId", "")),
@@ -81,7 +82,12 @@ class ToldBrokers:
             bytes_free=1,
             bytes_total=1,
             members=members,
+            copies_needed=replication.get("copiesNeeded", 0),
         )
+
+    async def drain(self, host: str, disk: str) -> Drain:
+        """Not told."""
+        raise BrokerError(f"{host} is not asked how far disk {disk} is")
 
     async def config(self, host: str) -> Config:
         """Not told."""

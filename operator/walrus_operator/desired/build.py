@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map
+from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map, departures_map
+from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.manifest import Owner, object_of, sealed
 from walrus_operator.desired.names import HIBERNATED, POD_NAME, REPLICAS
 from walrus_operator.desired.network import network_policy
@@ -58,6 +59,8 @@ class Facts:
     """Where the operator runs, which asks brokers."""
     hibernates: bool = False
     """Whether all brokers are stopped. How many there are, and all that is made for them, stays as it is."""
+    departures: Mapping[str, Departure] = field(default_factory=dict)
+    """Brokers that go, and disks that left with their claims kept, by pod."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -66,6 +69,8 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     made = budget(owner, sum(pool.replicas for pool in facts.pools.values()), facts.unavailable_max)
     if facts.accepted is not None:
         made.append(accepted_map(owner, facts.accepted, facts.cluster_id, facts.settings))
+    if facts.departures:
+        made.append(departures_map(owner, facts.departures))
     made += [_account(owner), config_map(owner, spec.config.log_level)]
     if facts.bootstrap is not None:
         founder = facts.bootstrap

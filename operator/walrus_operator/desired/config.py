@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from walrus_operator.api.cluster import ClusterSpec, Fsync, FsyncMode, Replication
 from walrus_operator.api.units import bytes_of, milliseconds_of
 from walrus_operator.desired import names as n
+from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.manifest import Owner, object_of
 from walrus_operator.objects import CONFIG_MAP, Manifest
 
@@ -53,6 +54,12 @@ def accepted_map(owner: Owner, spec: str, cluster_id: str, settings: Iterable[st
     if told := ",".join(sorted(settings)):
         data[n.SETTINGS] = told
     return object_of(owner, CONFIG_MAP, owner.names.accepted, data=data)
+
+
+def departures_map(owner: Owner, departures: Mapping[str, Departure]) -> Manifest:
+    """Keeps which brokers go, and which disks left with their claims kept: by pod, with the disk and its claim."""
+    data = {pod: departure.text() for pod, departure in sorted(departures.items())}
+    return object_of(owner, CONFIG_MAP, owner.names.departures, data=data)
 
 
 def entries(spec: ClusterSpec) -> dict[str, int]:

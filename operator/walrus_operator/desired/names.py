@@ -96,6 +96,11 @@ class Names:
         return f"{self.cluster}-accepted"
 
     @property
+    def departures(self) -> str:
+        """The ConfigMap with the brokers that go, and the disks that left with their claims kept."""
+        return f"{self.cluster}-departures"
+
+    @property
     def secret(self) -> str:
         """The Secret that the brokers share."""
         return f"{self.cluster}-shared-secret"
@@ -122,6 +127,11 @@ class Names:
     def pod(self, pool: str, ordinal: int) -> str:
         """A broker's pod."""
         return f"{self.pool(pool)}-{ordinal}"
+
+    def place(self, pod: str) -> tuple[str, int]:
+        """The pool of a broker's pod, and its ordinal."""
+        pool, _, ordinal = pod.removeprefix(f"{self.cluster}-").rpartition("-")
+        return pool, int(ordinal) if ordinal.isdecimal() else -1
 
     def claim(self, pod: str) -> str:
         """The claim of a broker's pod; it bears its disk."""

@@ -14,8 +14,15 @@ from walrus_client.admin import AdminClient, Status
 from walrus_operator.desired.names import ADMIN_PORT
 from walrus_operator.desired.topics import Wanted
 from walrus_operator.kube.api import WRITE_MAX_S
-from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused, TopicMoved, TopicRefused
-from walrus_operator.observe.snapshot import Broker, Config, Member, Replication
+from walrus_operator.observe.brokers import (
+    BrokerError,
+    ConfigMoved,
+    ConfigRefused,
+    DepartureRefused,
+    TopicMoved,
+    TopicRefused,
+)
+from walrus_operator.observe.snapshot import Broker, Config, Drain, Member, Replication
 from walrus_operator.observe.topics import Compared, Difference, FoundTopic
 
 T = TypeVar("T")
@@ -81,6 +88,29 @@ class AdminBrokers:
             await self._change(host, AdminClient.transfer_leadership, secrets, WRITE_MAX_S)
         except errors.RejectedError as refused:
             raise BrokerError(f"{host}: {refused}") from refused
+
+    async def start_drain(self, host: str, disk: str, secrets: bytes | None) -> None:
+        """Let the broker of this disk hand over what it has."""
+        await self._let_go(host, lambda client: client.start_drain(disk), secrets)
+
+    async def cancel_drain(self, host: str, disk: str, secrets: bytes | None) -> None:
+        """Give the broker of this disk segments again."""
+        await self._let_go(host, lambda client: client.cancel_drain(disk), secrets)
+
+    async def drain(self, host: str, disk: str) -> Drain:
+        """How far the broker of this disk is with handing over."""
+        told = await self._ask(host, lambda client: client.drain(disk))
+        return Drain(told.segments_led, told.segments_held, told.done)
+
+    async def remove_member(self, host: str, disk: str, secrets: bytes | None) -> None:
+        """Take the disk out of the cluster for good."""
+        await self._let_go(host, lambda client: client.remove_member(disk), secrets)
+
+    async def _let_go(self, host: str, change: Callable[[AdminClient], object], secrets: bytes | None) -> None:
+        try:
+            await self._change(host, change, secrets, WRITE_MAX_S)
+        except errors.RejectedError as refused:
+            raise DepartureRefused(str(refused)) from refused
 
     async def set_replication(self, host: str, replication: Replication, secrets: bytes | None) -> None:
         """Change how segments are replicated."""
@@ -214,7 +244,10 @@ def _broker(told: Status) -> Broker:
         bytes_free=storage.bytes_free,
         bytes_total=storage.bytes_total,
         log_level=told.log_level,
-        members=tuple(Member(node.disk, node.name, node.alive) for node in told.nodes),
+        members=tuple(Member(node.disk, node.name, node.alive, node.state == "draining") for node in told.nodes),
+        segments_held=told.segments_held,
+        bytes_held=told.bytes_held,
+        copies_needed=told.copies_needed,
     )
 
 

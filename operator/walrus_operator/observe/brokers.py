@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from walrus_operator.desired.topics import Wanted
-from walrus_operator.observe.snapshot import Broker, Config, Replication
+from walrus_operator.observe.snapshot import Broker, Config, Drain, Replication
 from walrus_operator.observe.topics import Compared
 
 
@@ -21,6 +21,10 @@ class ConfigRefused(Exception):  # noqa: N818 - called by what happened
 
 class ConfigMoved(Exception):  # noqa: N818 - called by what happened
     """Another one changed the configuration first: look again."""
+
+
+class DepartureRefused(Exception):  # noqa: N818 - called by what happened
+    """The brokers do not let one of them go now. Says why."""
 
 
 class TopicRefused(Exception):  # noqa: N818 - called by what happened
@@ -65,6 +69,21 @@ class Brokers(Protocol):
 
     async def transfer_leadership(self, host: str, secrets: bytes | None) -> None:
         """Let another broker lead the metadata; returns once it does. Raises `BrokerError`."""
+
+    async def start_drain(self, host: str, disk: str, secrets: bytes | None) -> None:
+        """Let the broker of this disk hand over what it has; again changes nothing.
+
+        Raises `DepartureRefused`, `BrokerError`.
+        """
+
+    async def cancel_drain(self, host: str, disk: str, secrets: bytes | None) -> None:
+        """Give the broker of this disk segments again. Raises `DepartureRefused`, `BrokerError`."""
+
+    async def drain(self, host: str, disk: str) -> Drain:
+        """How far the broker of this disk is with handing over, as the one that is asked knows. Raises `BrokerError`."""
+
+    async def remove_member(self, host: str, disk: str, secrets: bytes | None) -> None:
+        """Take the disk out of the cluster for good; one that is out is fine. Raises `DepartureRefused`, `BrokerError`."""
 
     async def set_replication(self, host: str, replication: Replication, secrets: bytes | None) -> None:
         """Change how segments are replicated; again changes nothing. Raises `ConfigRefused`, `BrokerError`."""

@@ -28,12 +28,13 @@ from walrus_operator.objects import (
     uid_of,
 )
 from walrus_operator.observe.brokers import BrokerError, Brokers, look_all
+from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import (
     Broker,
     Claim,
     Cluster,
     Config,
-    Pod,
+    Drain,
     SharedSecret,
     Snapshot,
     addresses_of,
@@ -79,6 +80,7 @@ class Observer:
             at=self._now(),
             unseen=unseen,
         )
+        seen = replace(seen, drains=await self._drains(seen))
         return replace(seen, secret=await self._secret(cluster, unseen)) if seen.shares_secret() else seen
 
     async def _children(self, key: Key, unseen: dict[str, str]) -> list[Manifest]:
@@ -117,6 +119,22 @@ class Observer:
             unseen[SECRET.name] = str(error)
             return None
         return SharedSecret.parse(found, cluster) if found is not None else None
+
+    async def _drains(self, seen: Snapshot) -> dict[str, Drain]:
+        """How far those are that go and are still members: asked of the metadata leader, which counts for everyone."""
+        leading = seen.leader()
+        if leading is None:
+            return {}
+        name, broker = leading
+        draining = {member.disk for member in broker.members if member.draining}
+        told = {}
+        for departure in seen.departures().values():
+            if departure.disk in draining:
+                try:
+                    told[departure.disk] = await self._brokers.drain(seen.pods[name].ip or "", departure.disk)
+                except BrokerError:
+                    break
+        return told
 
     async def _config(self, hosts: dict[str, str], brokers: dict[str, Broker | None]) -> Config | None:
         """Asked of the broker that knows the latest, and is part of the cluster."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.api.config import LOG_LEVEL
+from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.manifest import Owner
 from walrus_operator.objects import SECRET, Manifest, Ref, ref_of
 from walrus_operator.observe.snapshot import Replication
@@ -67,6 +68,53 @@ class Dismiss:
 
     def __str__(self) -> str:
         return f"Dismiss {self.pod}, which never joined"
+
+
+@dataclass(frozen=True)
+class StartDrain:
+    """Note that a broker goes, and let it hand over what it has. Writes go on; it can be taken back."""
+
+    pod: str
+    departure: Departure
+    noted: Manifest
+    """The ConfigMap with this departure among the others, which is applied before."""
+
+    def __str__(self) -> str:
+        return f"Drain {self.pod} (disk {self.departure.disk})"
+
+
+@dataclass(frozen=True)
+class CancelDrain:
+    """Give a broker segments again that began to go and shall stay."""
+
+    pod: str
+    disk: str
+
+    def __str__(self) -> str:
+        return f"Keep {self.pod} (disk {self.disk}), and drain it no longer"
+
+
+@dataclass(frozen=True)
+class RemoveMember:
+    """Take a disk out of the cluster for good, which stores nothing any more. Checked again before it is done."""
+
+    pod: str
+    disk: str
+
+    def __str__(self) -> str:
+        return f"Take disk {self.disk} of {self.pod} out of the cluster"
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """Take away the last broker of a pool, whose disk left the cluster. Checked again before it is done."""
+
+    manifest: Manifest
+    pod: str
+    disk: str
+
+    def __str__(self) -> str:
+        return f"Shrink {ref_of(self.manifest)} by {self.pod}, whose disk {self.disk} left the cluster"
 
 
 @dataclass(frozen=True)
@@ -188,6 +236,10 @@ Action = (
     | Prune
     | Grow
     | Dismiss
+    | StartDrain
+    | CancelDrain
+    | RemoveMember
+    | Shrink
     | RemoveClaim
     | HoldDeletion
     | SetConfig
@@ -222,10 +274,11 @@ class Gate(StrEnum):
     ADDRESS_PENDING = "AddressPending"
     MAINTENANCE_WINDOW = "MaintenanceWindow"
     DISK_PRESSURE = "DiskPressure"
-    SCALED_BY_HAND = "ScaledByHand"
-    SHRINK_UNSUPPORTED = "ShrinkUnsupported"
+    DRAINING = "Draining"
+    REMOVED_DISK = "RemovedDisk"
+    HIBERNATED = "Hibernated"
+    SHRINK_REFUSED = "ShrinkRefused"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"
-    POOL_REMOVAL_UNSUPPORTED = "PoolRemovalUnsupported"
 
 
 REFUSED = frozenset(
@@ -233,9 +286,8 @@ REFUSED = frozenset(
         Gate.INVALID,
         Gate.OBJECT_REFUSED,
         Gate.CONFIG_REFUSED,
-        Gate.SHRINK_UNSUPPORTED,
+        Gate.SHRINK_REFUSED,
         Gate.RESIZE_UNSUPPORTED,
-        Gate.POOL_REMOVAL_UNSUPPORTED,
     }
 )
 """Gates that only another spec opens: the cluster stays as it is. The others open by themselves, or by hand."""

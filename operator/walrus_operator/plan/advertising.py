@@ -13,7 +13,8 @@ from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.api.listeners import Listener, NodeAddress, ServiceType
 from walrus_operator.desired.services import Place
 from walrus_operator.objects import NODE, SERVICE, Ref
-from walrus_operator.observe.snapshot import Pod, Snapshot
+from walrus_operator.observe.pods import Pod
+from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Advertise, Gate, Wait
 
 

@@ -1,6 +1,6 @@
-"""What keeps the operator from stopping a broker that serves: the hour, or a disk that is nearly full. Pure.
+"""What keeps the operator from stopping or emptying a broker that serves: the hour, or a disk that is nearly full. Pure.
 
-Growth and repairs ask neither: they bring back what is missing.
+Growth and repairs ask neither: they bring back what is missing. A drain that has begun goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DISK_PERCENT_MAX = 95
 
 
 def held(spec: ClusterSpec, snapshot: Snapshot) -> Wait | None:
-    """Why no broker that serves is stopped now for what the spec changes; None: nothing is in the way."""
+    """Why no broker that serves is stopped or emptied now for what the spec changes; None: nothing is in the way."""
     return _outside_of_windows(spec, snapshot) or _full(snapshot)
 
 
@@ -26,7 +26,7 @@ def _outside_of_windows(spec: ClusterSpec, snapshot: Snapshot) -> Wait | None:
     opens = min(window.next_after(snapshot.at) for window in windows)
     return Wait(
         Gate.MAINTENANCE_WINDOW,
-        f"brokers restart from {opens:%Y-%m-%dT%H:%MZ} on, as updatePolicy.maintenanceWindows says; take it out to have"
+        f"brokers restart and go from {opens:%Y-%m-%dT%H:%MZ} on, as updatePolicy.maintenanceWindows says; take it out to have"
         " it done at once",
     )
 

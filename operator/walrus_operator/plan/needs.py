@@ -11,6 +11,7 @@ from walrus_operator.plan.actions import (
     Action,
     Advertise,
     Apply,
+    CancelDrain,
     Dismiss,
     Gate,
     Grow,
@@ -18,11 +19,14 @@ from walrus_operator.plan.actions import (
     MakeSecret,
     Prune,
     RemoveClaim,
+    RemoveMember,
     RestartPod,
     RollPod,
     SetConfig,
     SetLogLevel,
     SetReplication,
+    Shrink,
+    StartDrain,
     TransferLeadership,
     Wait,
 )
@@ -49,7 +53,7 @@ def forbidden(snapshot: Snapshot) -> dict[str, Wait]:
 def touched(action: Action, names: Names) -> Ref | None:
     """The object that the action makes or changes, or that makes its pod anew; None: only the brokers."""
     match action:
-        case Apply() | Grow() | Dismiss():
+        case Apply() | Grow() | Dismiss() | Shrink():
             return ref_of(action.manifest)
         case MakeSecret():
             return Ref(SECRET.name, names.namespace, names.secret)
@@ -57,7 +61,7 @@ def touched(action: Action, names: Names) -> Ref | None:
             return action.ref
         case Advertise():
             return Ref(POD.name, names.namespace, action.pod)
-        case RestartPod() | RollPod() | TransferLeadership():
+        case RestartPod() | RollPod() | TransferLeadership() | StartDrain() | CancelDrain() | RemoveMember():
             return Ref(STATEFUL_SET.name, names.namespace, action.pod.rpartition("-")[0])
         case _:
             return None

@@ -27,6 +27,7 @@ MOVING = frozenset(
         Gate.QUORUM_TIGHT,
         Gate.EVICTION_REFUSED,
         Gate.ADDRESS_PENDING,
+        Gate.DRAINING,
     }
 )
 """Gates that may open at any moment."""

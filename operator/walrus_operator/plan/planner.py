@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from walrus_operator.api.cluster import ClusterSpec
+from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy
 from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image_of
 from walrus_operator.desired.manifest import Owner, sealed, taking_over
 from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, REVISION
@@ -35,12 +35,14 @@ from walrus_operator.plan.actions import (
     Plan,
     Prune,
     RemoveClaim,
+    Shrink,
     Wait,
 )
 from walrus_operator.plan.advertising import advertise
 from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.configuration import configure, remembered
 from walrus_operator.plan.deletion import hold_deletion
+from walrus_operator.plan.departing import Next, depart, gone, left_behind, noted, take_back
 from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.holding import held
@@ -81,9 +83,17 @@ def plan(
     if kept is None:
         return Plan((*hold_deletion(snapshot.cluster), *_guard(snapshot)), waits=refused)
     pools, _ = plan_pools(kept, image_of(kept, default_image), snapshot)
-    # Repairs go on; growth is none.
-    pools = {name: replace(pool, target=0, dismissed=None) for name, pool in pools.items() if name in snapshot.sets()}
+    # Repairs go on; nobody comes, and nobody begins to go.
+    pools = {name: _as_it_is(name, pool, snapshot) for name, pool in pools.items() if name in snapshot.sets()}
     return _plan(kept, pools, snapshot, refused, operator_namespace, accepted=False)
+
+
+def _as_it_is(name: str, pool: PoolPlan, snapshot: Snapshot) -> PoolPlan:
+    """The plan of a pool without anyone who comes or begins to go; who has begun to goes on."""
+    begun = snapshot.cluster.names.pod(name, pool.now.replicas - 1) in snapshot.departures()
+    return replace(
+        pool, target=min(pool.target, pool.now.asked), dismissed=None, leaving=pool.leaving if begun else None
+    )
 
 
 def _plan(
@@ -97,6 +107,8 @@ def _plan(
 ) -> Plan:
     owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
     founding = bootstrap(spec, snapshot)
+    over = {name for name, pool in pools.items() if pool.over and _is_empty(name, snapshot)}
+    pools = {name: pool for name, pool in pools.items() if name not in over}
     facts = Facts(
         owner,
         {name: pool.now for name, pool in pools.items()},
@@ -107,6 +119,7 @@ def _plan(
         remembered(spec, snapshot),
         operator_namespace=operator_namespace,
         hibernates=spec.hibernate,
+        departures=noted(snapshot, pools),
     )
     desired = build(spec, facts)
     taken = _taken(desired, snapshot) | _secret_taken(snapshot)
@@ -115,18 +128,18 @@ def _plan(
         *hold_deletion(snapshot.cluster),
         *_make_secret(owner, snapshot),
         *_applies(desired, snapshot),
-        *_prunes(desired, snapshot),
+        *_prunes(desired, snapshot, over),
         *_unbound(pools, snapshot),
+        *(left_behind(snapshot, pools) if spec.deletion_policy is DeletionPolicy.DELETE else ()),
         *told,
     )
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
     steps, waits = _steps(spec, snapshot, pools, facts, revisions)
-    extra = tuple(pool.extra for pool in pools.values() if pool.extra is not None)
     return Plan(
         possible(repairs, taken.keys(), owner.names),
         tuple(step for step in steps if not held_up(step, taken.keys(), owner.names)),
         possible(configure(spec, snapshot), taken.keys(), owner.names),
-        waits=(*dict.fromkeys(taken.values()), *waits, *pending, *refused, *extra),
+        waits=(*dict.fromkeys(taken.values()), *waits, *pending, *refused),
         outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
         spec=spec,
     )
@@ -145,15 +158,18 @@ def _steps(
 ) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
     """What can happen to brokers next, the most urgent first, each pool for itself: what one meets stops no other.
 
-    Who never joined the cluster holds up growth and nothing else. Nothing happens to a cluster that hibernates.
+    Who never joined the cluster holds up growth and nothing else. Nothing happens to a cluster that hibernates. Brokers
+    go once all others are as they shall be: a pool that takes the place of another one grows first.
     """
     if spec.hibernate:
-        return (), ()
+        return (), _asleep(snapshot, pools)
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
     seen = {name: revision for name, revision in revisions.items() if name not in unseen}
     founder = restart_founder(spec, snapshot)
     urgent: tuple[Action, ...] = (
         *_dismiss(spec, pools, now),
+        *_shrink(spec, snapshot, pools, now),
+        *take_back(snapshot, pools),
         *((founder,) if founder is not None else ()),
         *roll_broken(snapshot, seen),
     )
@@ -163,10 +179,46 @@ def _steps(
     newcomer = _not_serving(snapshot, pools, everyone=True)
     noticed = all(_is_noticed(found) for found in snapshot.sets().values())
     grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
-    rolling = roll(snapshot, seen)
-    hold = held(spec, snapshot) if rolling else None
-    waits = tuple(wait for wait in (newcomer, *unseen.values(), hold) if wait is not None)
-    return (*urgent, *grown, *(rolling if hold is None else ())), waits
+    rolling, hold = roll(snapshot, seen), held(spec, snapshot)
+    waits = [wait for wait in (newcomer, *unseen.values(), hold if rolling else None) if wait is not None]
+    if hold is not None:
+        rolling = ()
+    leaving = Next()
+    if not grown and newcomer is None and noticed and pools.keys() <= snapshot.sets().keys():
+        leaving = depart(now.owner, snapshot, pools, hold or _restarting(rolling))
+    return (*urgent, *grown, *rolling, *leaving.steps), tuple(dict.fromkeys((*waits, *leaving.waits)))
+
+
+def _restarting(rolling: tuple[Action, ...]) -> Wait | None:
+    return Wait(Gate.POD_PENDING, "brokers go once the others have restarted") if rolling else None
+
+
+def _asleep(snapshot: Snapshot, pools: dict[str, PoolPlan]) -> tuple[Wait, ...]:
+    """Brokers that shall go from a cluster that hibernates hand over what they have once they are awake."""
+    asked = {name: pool for name, pool in pools.items() if pool.leaving is not None}
+    if not asked:
+        return ()
+    fewer = ", ".join(f"pool {name} from {pool.now.replicas} to {pool.target}" for name, pool in asked.items())
+    return (Wait(Gate.HIBERNATED, f"brokers hand over what they have before they go ({fewer}): once hibernate is false"),)
+
+
+def _shrink(spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts) -> list[Shrink]:
+    """Pods of brokers whose disks left the cluster go, whatever the spec says since: they never serve again."""
+    made = []
+    for name, pool in pools.items():
+        disk = gone(name, snapshot, pools) if name in snapshot.sets() and pool.now.replicas else ""
+        if disk:
+            last = pool.now.replicas - 1
+            fewer = replace(pool.now, replicas=last, asked=min(pool.now.asked, last))
+            made.append(Shrink(_set(spec, now, name, fewer), now.owner.names.pod(name, last), disk))
+    return made
+
+
+def _is_empty(pool: str, snapshot: Snapshot) -> bool:
+    """Whether the StatefulSet has no pods, and asks for none."""
+    found = snapshot.sets().get(pool)
+    asks = found is not None and int(found["spec"].get("replicas", 0)) > 0
+    return not asks and not any(pod.pool == pool for pod in snapshot.pods.values())
 
 
 def _unseen(snapshot: Snapshot, pool: str, revision: str) -> Wait | None:
@@ -250,13 +302,15 @@ def _applies(desired: list[Manifest], snapshot: Snapshot) -> list[Apply]:
     return made
 
 
-def _prunes(desired: list[Manifest], snapshot: Snapshot) -> list[Prune]:
-    """What the operator made and nobody wants any more; never a StatefulSet, never a claim."""
+def _prunes(desired: list[Manifest], snapshot: Snapshot, over: set[str]) -> list[Prune]:
+    """What the operator made and nobody wants any more; a StatefulSet only where its pool is over; never a claim."""
+    names = snapshot.cluster.names
     wanted = {kept_in(snapshot), *(ref_of(manifest) for manifest in desired)}
+    sets = {Ref(STATEFUL_SET.name, names.namespace, names.pool(pool)) for pool in over}
     return [
         Prune(ref, uid_of(found))
         for ref, found in sorted(snapshot.objects.items(), key=lambda item: item[0])
-        if ref.kind in _PRUNABLE
+        if (ref.kind in _PRUNABLE or ref in sets)
         and ref not in wanted
         and owned_by(found, snapshot.cluster.uid)
         and "deletionTimestamp" not in found["metadata"]
@@ -309,14 +363,18 @@ def _set(spec: ClusterSpec, now: Facts, pool: str, facts: PoolFacts) -> Manifest
 
 
 def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan], *, everyone: bool) -> Wait | None:
-    """The first broker that is not there, not ready, or does not answer: of those that joined, or of everyone."""
+    """The first broker that is not there, not ready, or does not answer: of those that joined, or of everyone.
+
+    One that goes and has nothing left is nobody's loss.
+    """
+    empty = {pod for pod, one in snapshot.departures().items() if (told := snapshot.drains.get(one.disk)) and told.done}
     for name, pool in pools.items():
         if name not in snapshot.sets():
             continue
         for ordinal in range(pool.now.replicas):
             expected = snapshot.cluster.names.pod(name, ordinal)
             pod = snapshot.pods.get(expected)
-            if not everyone and snapshot.joined(expected) is False:
+            if expected in empty or (not everyone and snapshot.joined(expected) is False):
                 continue
             if pod is None:
                 told = f"kubectl describe statefulset {snapshot.cluster.names.pool(name)} tells why, if it stays so"

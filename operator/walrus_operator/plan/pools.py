@@ -13,6 +13,7 @@ from walrus_operator.desired.statefulset import Former, PodInputs, pod_inputs
 from walrus_operator.objects import Manifest
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Gate, Wait
+from walrus_operator.plan.shrinking import too_few
 
 
 @dataclass(frozen=True)
@@ -24,27 +25,64 @@ class PoolPlan:
     refused: tuple[Wait, ...] = ()
     dismissed: PoolFacts | None = None
     """The same without the last broker, where that one never joined and nobody asks for it."""
-    extra: Wait | None = None
-    """Brokers that nobody asked for, and that are part of the cluster."""
+    leaving: PoolFacts | None = None
+    """The same without the last broker, where that one is part of the cluster and nobody asks for it."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has no brokers any more, and shall have none."""
+        return self.target == 0 and self.now.replicas == 0
 
 
 def plan_pools(spec: ClusterSpec, image: str, snapshot: Snapshot) -> tuple[dict[str, PoolPlan], tuple[Wait, ...]]:
-    """Plans of the pools in the spec, and everything that is refused. A refused spec changes nothing at all."""
+    """Plans of the pools in the spec and of those that are there without it, and everything that is refused.
+
+    A refused spec changes nothing at all.
+    """
     sets = snapshot.sets()
     secret = snapshot.cluster.names.secret if snapshot.shares_secret() else ""
     plans = {
         pool.name: _plan(pool, pod_inputs(spec, pool, image, secret), sets.get(pool.name), snapshot)
         for pool in spec.pools
     }
-    gone = tuple(
-        Wait(
-            Gate.POOL_REMOVAL_UNSUPPORTED,
-            f"pool {name} is not in spec.pools any more, and its brokers may hold the only copies of records:"
-            f" put it back",
-        )
-        for name in sorted(set(sets) - set(plans))
+    unnamed = {name: _without(name, sets[name], snapshot) for name in sorted(set(sets) - set(plans))}
+    plans |= {name: made for name, made in unnamed.items() if made is not None}
+    shrink = too_few(
+        {name: _leaving(name, plan, snapshot) for name, plan in plans.items()},
+        {name: plan.target for name, plan in plans.items()},
+        snapshot,
     )
-    return plans, (*(wait for made in plans.values() for wait in made.refused), *gone)
+    refused = [wait for made in plans.values() for wait in made.refused]
+    refused += [_unreadable(name) for name, made in unnamed.items() if made is None]
+    return plans, (*refused, *((shrink,) if shrink is not None else ()))
+
+
+def _unreadable(name: str) -> Wait:
+    return Wait(
+        Gate.SHRINK_REFUSED,
+        f"pool {name} is not in spec.pools any more, and nobody can tell from its StatefulSet what its pods were made"
+        " from: put it back",
+    )
+
+
+def _without(name: str, found: Manifest, snapshot: Snapshot) -> PoolPlan | None:
+    """A pool that the spec does not name any more: its brokers go as they are, and then its StatefulSet.
+
+    None where nobody can tell how they are.
+    """
+    applied = _applied(found)
+    if applied is None:
+        return None
+    former = Former(applied, found["spec"]["template"]) if applied.others else None
+    scale = _scale(name, 0, found, snapshot)
+    facts = PoolFacts(applied, scale.now, scale.asked, former)
+    return _scaled(PoolPlan(facts, 0), scale)
+
+
+def _leaving(name: str, plan: PoolPlan, snapshot: Snapshot) -> list[str]:
+    """Brokers of the pool that are part of the cluster, and shall not be: those that go."""
+    pods = [snapshot.cluster.names.pod(name, ordinal) for ordinal in range(plan.target, plan.now.replicas)]
+    return [pod for pod in pods if snapshot.joined(pod)]
 
 
 def volume_size(pool: str, snapshot: Snapshot) -> str | None:
@@ -62,21 +100,21 @@ def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snaps
         first = _first_replicas(pool, snapshot)
         return PoolPlan(PoolFacts(wanted, first, first), pool.replicas)
     applied = _applied(found)
-    refused = []
+    refused: tuple[Wait, ...] = ()
     if applied is not None:
         wanted = replace(wanted, others=applied.others)
         wait = _resized(pool, wanted, applied, snapshot)
-        refused += [wait] if wait is not None else []
+        refused = (wait,) if wait is not None else ()
         wanted = replace(wanted, storage=applied.storage)
     former = Former(applied, found["spec"]["template"]) if applied is not None and applied.others else None
-    scale = _scale(pool, found, snapshot)
-    facts = PoolFacts(wanted, scale.now, scale.asked, former)
-    return PoolPlan(
-        facts,
-        pool.replicas,
-        (*scale.refused, *refused),
-        replace(facts, replicas=scale.now - 1, asked=min(scale.asked, scale.now - 1)) if scale.dismiss else None,
-        scale.extra,
+    scale = _scale(pool.name, pool.replicas, found, snapshot)
+    return _scaled(PoolPlan(PoolFacts(wanted, scale.now, scale.asked, former), pool.replicas, refused), scale)
+
+
+def _scaled(plan: PoolPlan, scale: _Scale) -> PoolPlan:
+    fewer = replace(plan.now, replicas=scale.now - 1, asked=min(scale.asked, scale.now - 1))
+    return replace(
+        plan, dismissed=fewer if scale.dismiss else None, leaving=fewer if scale.leave and not scale.dismiss else None
     )
 
 
@@ -84,59 +122,23 @@ def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snaps
 class _Scale:
     now: int
     asked: int
-    refused: tuple[Wait, ...] = ()
-    dismiss: bool = False
-    extra: Wait | None = None
+    dismiss: bool
+    leave: bool
 
 
-def _scale(pool: Pool, found: Manifest, snapshot: Snapshot) -> _Scale:
+def _scale(pool: str, wanted: int, found: Manifest, snapshot: Snapshot) -> _Scale:
     """How many brokers there shall be now. Whoever scaled the StatefulSet since is not believed.
 
-    Too few come back at once, all together: some of them alone may not be a majority. Too many stay if they are part of
-    the cluster, since they may hold records; those that never joined go, the last one first.
+    Too few come back at once, all together: some of them alone may not be a majority. Of too many the last one goes: at
+    once where it never joined, and otherwise once it is empty, since it may hold the only copies of records.
     """
     names = snapshot.cluster.names
     asked = _asked(pool, found, snapshot)
     now = max(int(found["spec"].get("replicas", 0)), asked, _hibernated(found))
     needed = now
-    while needed > 1 and snapshot.joined(names.pod(pool.name, needed - 1)) is False:
+    while needed > min(wanted, 1) and snapshot.joined(names.pod(pool, needed - 1)) is False:
         needed -= 1
-    least = min(needed, asked)
-    if pool.replicas < least:
-        unknown = snapshot.joined(names.pod(pool.name, least - 1)) is None
-        return _Scale(now, asked, (_too_few(pool, least, unknown=unknown),))
-    return _Scale(
-        now,
-        asked,
-        dismiss=now > max(min(asked, pool.replicas), needed),
-        extra=_extra(pool, [names.pod(pool.name, ordinal) for ordinal in range(asked, needed)]),
-    )
-
-
-def _too_few(pool: Pool, least: int, *, unknown: bool) -> Wait:
-    if unknown:
-        return Wait(
-            Gate.UNKNOWN_BROKER,
-            f"pool {pool.name} shall have {pool.replicas} brokers: which of those that are there are part of the"
-            f" cluster, only its metadata leader can tell, and none answers. If they hibernate, set replicas back to"
-            f" {least} and wake them up before",
-        )
-    return Wait(
-        Gate.SHRINK_UNSUPPORTED,
-        f"pool {pool.name} has {least} brokers and does not shrink to {pool.replicas} yet:"
-        f" set replicas back to {least}",
-    )
-
-
-def _extra(pool: Pool, pods: list[str]) -> Wait | None:
-    """Brokers beyond those that the operator asked for, as long as the spec does not ask for them either."""
-    if not pods or pool.replicas >= int(pods[-1].rpartition("-")[2]) + 1:
-        return None
-    return Wait(
-        Gate.SCALED_BY_HAND,
-        f"{', '.join(pods)} came by scaling the StatefulSet, not by the spec, and joined: they stay, as they may hold"
-        f" records; set replicas of pool {pool.name} to {int(pods[-1].rpartition('-')[2]) + 1}",
-    )
+    return _Scale(now, asked, dismiss=now > max(min(asked, wanted), needed), leave=now > wanted)
 
 
 def _hibernated(found: Manifest) -> int:
@@ -145,10 +147,10 @@ def _hibernated(found: Manifest) -> int:
 
 
 def _number(told: str) -> int | None:
-    return int(told) if told.isdecimal() and 1 <= int(told) <= 1000 else None
+    return int(told) if told.isdecimal() and int(told) <= 1000 else None
 
 
-def _asked(pool: Pool, found: Manifest, snapshot: Snapshot) -> int:
+def _asked(pool: str, found: Manifest, snapshot: Snapshot) -> int:
     """How many brokers the operator asked for last."""
     told = _number(found["metadata"].get("annotations", {}).get(REPLICAS, ""))
     if told is not None:
@@ -164,13 +166,18 @@ def _first_replicas(pool: Pool, snapshot: Snapshot) -> int:
     """
     founded = bool(snapshot.cluster_ids())
     if not founded or not snapshot.sets():
-        return max(pool.replicas, *_left(pool, snapshot), 1)
-    return max(1, *_left(pool, snapshot), 1)
+        return max(pool.replicas, *_left(pool.name, snapshot), 1)
+    return max(1, *_left(pool.name, snapshot), 1)
 
 
-def _left(pool: Pool, snapshot: Snapshot) -> list[int]:
-    """For each claim of the pool that ever had a volume: how many brokers there were at least."""
-    return [claim.ordinal + 1 for claim in snapshot.claims.values() if claim.pool == pool.name and claim.bound]
+def _left(pool: str, snapshot: Snapshot) -> list[int]:
+    """For each claim of the pool that ever had a volume and did not leave the cluster: how many brokers there were."""
+    gone = {departure.claim for departure in snapshot.departures().values()}
+    return [
+        claim.ordinal + 1
+        for claim in snapshot.claims.values()
+        if claim.pool == pool and claim.bound and claim.uid not in gone
+    ]
 
 
 def _resized(pool: Pool, wanted: PodInputs, applied: PodInputs, snapshot: Snapshot) -> Wait | None:

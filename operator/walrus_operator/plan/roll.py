@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from walrus_operator.observe.snapshot import Pod, Snapshot
+from walrus_operator.observe.pods import Pod
+from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Action, RollPod, TransferLeadership
 from walrus_operator.plan.budget import spares
 
@@ -48,8 +49,11 @@ def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollP
 
 
 def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]:
-    """The next steps of a roll, once all brokers of the cluster serve: a follower of each pool, or the leader."""
-    old = outdated(snapshot, revisions)
+    """The next steps of a roll, once all brokers of the cluster serve: a follower of each pool, or the leader.
+
+    A broker that goes is left as it is.
+    """
+    old = [pod for pod in outdated(snapshot, revisions) if pod.name not in snapshot.departures()]
     leading = snapshot.leader()
     # The first of each pool: of a dictionary, the last entry of a key stays.
     followers = {pod.pool: pod for pod in reversed(old) if leading is None or pod.name != leading[0]}

@@ -76,13 +76,14 @@ _MOVING = frozenset(
         Gate.QUORUM_TIGHT,
         Gate.EVICTION_REFUSED,
         Gate.ADDRESS_PENDING,
+        Gate.DRAINING,
     }
 )
 """Gates that open by themselves when all goes well."""
 
 
 HOLDING = frozenset({Gate.MAINTENANCE_WINDOW, Gate.DISK_PRESSURE})
-"""Gates that keep a roll from beginning."""
+"""Gates that keep a roll or a drain from beginning."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,8 @@ def _ready(facts: Facts) -> Answer:
         )
     if len(facts.rows) < facts.desired:
         return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {facts.desired} are asked for")
+    if len(facts.rows) > facts.desired:
+        return _leaving(facts, count)
     if facts.outdated:
         following = f"{len(facts.outdated)} of them restart to follow the spec: {', '.join(facts.outdated)}"
         for wait in facts.waits:
@@ -199,6 +202,14 @@ def _ready(facts: Facts) -> Answer:
     if facts.waits:
         return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; something is held up, see plan")
     return Answer(Type.READY, True, Reason.ALL_SERVING, count)
+
+
+def _leaving(facts: Facts, count: str) -> Answer:
+    going = f"{count}; {facts.desired} are asked for, and the others go one at a time"
+    for wait in facts.waits:
+        if wait.gate in HOLDING:
+            return Answer(Type.READY, False, Reason.BLOCKED, f"{going}: {wait.gate}, see plan")
+    return Answer(Type.READY, False, Reason.PROGRESSING, going)
 
 
 def _hibernating(facts: Facts) -> str:

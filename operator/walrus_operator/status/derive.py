@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.api.status import (
@@ -16,7 +16,8 @@ from walrus_operator.api.status import (
     PoolRow,
     ReplicationRow,
 )
-from walrus_operator.observe.snapshot import Broker, Pod, Replication, Snapshot
+from walrus_operator.observe.pods import Pod
+from walrus_operator.observe.snapshot import Broker, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
 from walrus_operator.plan.pools import volume_size
 from walrus_operator.status.conditions import HOLDING, Facts, answers, conditions
@@ -84,14 +85,15 @@ def _rows(spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any
     former = {row["pod"]: row for row in before.get("brokers", ())}
     pods = {**expected, **{name: pod.pool for name, pod in snapshot.pods.items()}}
     return [
-        _row(name, pool, snapshot.pods.get(name), snapshot.brokers.get(name), former.get(name, {}))
+        _row(name, pool, snapshot, former.get(name, {}))
         for name, pool in sorted(pods.items(), key=lambda item: (item[1], len(item[0]), item[0]))
     ]
 
 
-def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, before: Mapping[str, Any]) -> BrokerRow:
+def _row(name: str, pool: str, snapshot: Snapshot, before: Mapping[str, Any]) -> BrokerRow:
+    pod, broker = snapshot.pods.get(name), snapshot.brokers.get(name)
     state = _state(pod, broker, before)
-    row: dict[str, Any] = {"pod": name, "pool": pool, "state": state}
+    row: dict[str, Any] = {"pod": name, "pool": pool, "state": state, "drain_percent": _drained(name, snapshot)}
     if pod is not None:
         row |= {"node": pod.node, "restarts": pod.restarts}
     if state != "Serving":
@@ -112,6 +114,17 @@ def _row(name: str, pool: str, pod: Pod | None, broker: Broker | None, before: M
         if broker.backend_asked not in ("auto", broker.backend_in_use) and broker.backend_in_use:
             row["backend_reason"] = broker.backend_reason or f"{broker.backend_asked} was asked for"
     return BrokerRow(**row)
+
+
+def _drained(name: str, snapshot: Snapshot) -> int | None:
+    """How much it has handed over of what it stored when it began to go; None where it does not go."""
+    departure = snapshot.departures().get(name)
+    drain = snapshot.drains.get(departure.disk) if departure is not None else None
+    if departure is None or drain is None:
+        return None
+    if drain.done:
+        return 100
+    return max(0, min(99, 100 - 100 * drain.held // max(departure.held, 1)))
 
 
 def _state(pod: Pod | None, broker: Broker | None, before: Mapping[str, Any]) -> str:
@@ -163,6 +176,8 @@ def _phase(
     lacking = any(row.state != "Serving" for row in rows) or bool(snapshot.lost_disks())
     if len(rows) < desired or (lacking and snapshot.cluster.status.get("phase") == "Growing"):
         return "Growing"
+    if snapshot.drains:
+        return "Shrinking"
     if (rolling and not gates & HOLDING) or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
         return "Rolling"
     if lacking:
@@ -191,11 +206,17 @@ def _members(snapshot: Snapshot) -> list[MemberRow] | None:
         MemberRow(
             uuid=member.disk,
             name=member.name,
-            state="Lost" if member in lost else "Alive" if member.alive else "Away",
+            state="Lost" if member in lost else _member_state(member),
         )
         for member in sorted(snapshot.members(), key=lambda one: (one.name, one.disk))
     ]
     return rows or None
+
+
+def _member_state(member: Member) -> Literal["Alive", "Away", "Draining"]:
+    if not member.alive:
+        return "Away"
+    return "Draining" if member.draining else "Alive"
 
 
 def _config(snapshot: Snapshot, known: Sequence[Broker]) -> ConfigRow | None:
@@ -209,8 +230,10 @@ def _replication(snapshot: Snapshot) -> ReplicationRow | None:
     told, leading = snapshot.replication(), snapshot.leader()
     if told is None:
         return None
-    spare = leading[1].spare_brokers if leading else None
-    return ReplicationRow(factor=told.factor, write_quorum=told.write_quorum, spare_brokers=spare)
+    spare, needed = (leading[1].spare_brokers, leading[1].copies_needed or None) if leading else (None, None)
+    return ReplicationRow(
+        factor=told.factor, write_quorum=told.write_quorum, copies_needed=needed, spare_brokers=spare
+    )
 
 
 def _pools(

@@ -11,6 +11,7 @@ from walrus_operator.objects import BUDGET, Key, Kind
 from walrus_operator.plan.actions import (
     Advertise,
     Apply,
+    CancelDrain,
     Dismiss,
     Done,
     Grow,
@@ -18,11 +19,14 @@ from walrus_operator.plan.actions import (
     MakeSecret,
     Prune,
     RemoveClaim,
+    RemoveMember,
     RestartPod,
     RollPod,
     SetConfig,
     SetLogLevel,
     SetReplication,
+    Shrink,
+    StartDrain,
     TransferLeadership,
 )
 from walrus_operator.status import conditions
@@ -37,6 +41,10 @@ class Reason(StrEnum):
     UPDATED = "Updated"
     REMOVED = "Removed"
     GROWING = "Growing"
+    DRAINING = "Draining"
+    DRAIN_CANCELLED = "DrainCancelled"
+    MEMBER_REMOVED = "MemberRemoved"
+    SHRUNK = "Shrunk"
     CONFIG_CHANGED = "ConfigChanged"
     ADVERTISED = "Advertised"
     RESTARTED = "Restarted"
@@ -107,6 +115,14 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.REMOVED, str(action)))
             case Grow():
                 made.append(Event(Reason.GROWING, str(action)))
+            case StartDrain():
+                made.append(Event(Reason.DRAINING, str(action)))
+            case CancelDrain():
+                made.append(Event(Reason.DRAIN_CANCELLED, str(action)))
+            case RemoveMember():
+                made.append(Event(Reason.MEMBER_REMOVED, str(action)))
+            case Shrink():
+                made.append(Event(Reason.SHRUNK, str(action)))
             case SetConfig() | SetReplication() | SetLogLevel():
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
             case Advertise():

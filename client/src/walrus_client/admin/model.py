@@ -205,6 +205,8 @@ class Status:
     replication: Replication | None  # None as long as it is in no cluster
     spare_nodes: int | None  # that may stop now, whichever they are; known to the node that leads the metadata
     log_level: str  # what the node logs now, as `set_log_level` takes it; empty where it does not tell
+    bytes_held: int = 0  # bytes of sealed segments on this node's disk, or that it is to store
+    copies_needed: int = 0  # the most copies that any segment shall have: with fewer nodes it never has them all
 
     @classmethod
     def parse(cls, message: admin_pb2.StatusResponse) -> "Status":
@@ -223,6 +225,8 @@ class Status:
             replication=Replication.parse(message.replication) if message.HasField("replication") else None,
             spare_nodes=message.spare_nodes if message.HasField("spare_nodes") else None,
             log_level=message.log_level,
+            bytes_held=message.bytes_held,
+            copies_needed=message.copies_needed,
         )
 
 

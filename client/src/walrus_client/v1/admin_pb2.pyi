@@ -32,7 +32,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated", "copies", "replication", "spare_nodes", "log_level")
+    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated", "copies", "replication", "spare_nodes", "log_level", "bytes_held", "copies_needed")
     READY_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +47,8 @@ class StatusResponse(_message.Message):
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
     SPARE_NODES_FIELD_NUMBER: _ClassVar[int]
     LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    BYTES_HELD_FIELD_NUMBER: _ClassVar[int]
+    COPIES_NEEDED_FIELD_NUMBER: _ClassVar[int]
     ready: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     identity: IdentityResponse
@@ -61,7 +63,9 @@ class StatusResponse(_message.Message):
     replication: ReplicationStatus
     spare_nodes: int
     log_level: str
-    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ..., copies: _Optional[_Union[CopiesStatus, _Mapping]] = ..., replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ..., spare_nodes: _Optional[int] = ..., log_level: _Optional[str] = ...) -> None: ...
+    bytes_held: int
+    copies_needed: int
+    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ..., copies: _Optional[_Union[CopiesStatus, _Mapping]] = ..., replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ..., spare_nodes: _Optional[int] = ..., log_level: _Optional[str] = ..., bytes_held: _Optional[int] = ..., copies_needed: _Optional[int] = ...) -> None: ...
 
 class ReplicationStatus(_message.Message):
     __slots__ = ("factor", "write_quorum")

@@ -81,7 +81,8 @@ class AdminService(TopicCalls):
         answer.nodes.extend(cluster_nodes(reports.nodes(state.metadata), status.voters(), present.alive))
         census = await asyncio.to_thread(reports.census, state.metadata, present.alive)
         load = census.load(identity.node_id)
-        answer.segments_led, answer.segments_held = load.led, load.held
+        answer.segments_led, answer.segments_held, answer.bytes_held = load.led, load.held, load.bytes
+        answer.copies_needed = census.copies_needed
         answer.under_replicated = census.under_replicated
         answer.replication.CopyFrom(admin_pb2.ReplicationStatus(**asdict(census.replication)))
         if status.is_leader:

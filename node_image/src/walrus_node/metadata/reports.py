@@ -78,11 +78,12 @@ class Organisation:
 
 @dataclass(frozen=True)
 class Load:
-    """Numbers of segments that a node leads, holds, and of these has no whole copy of yet."""
+    """Segments that a node leads, holds, and of these has no whole copy of yet; bytes of the sealed ones it holds."""
 
     led: int = 0
     held: int = 0
     filling: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class Census:
     spare_nodes: int | None
     # The replication of new segments.
     replication: Replication
+    # The most copies that any segment shall have.
+    copies_needed: int
 
     def load(self, node_id: int) -> Load:
         """The load of a node; none where it is not listed."""
@@ -194,6 +197,7 @@ def census(metadata: walrus_core.Metadata, alive: Sequence[int]) -> Census:
         under_replicated=found["under_replicated"],
         spare_nodes=found["spare_nodes"],
         replication=Replication(**found["replication"]),
+        copies_needed=found["copies_needed"],
     )
 
 

@@ -21,6 +21,8 @@ pub struct Census {
     pub spare_nodes: Option<u32>,
     /// Replication of new segments.
     pub replication: Replication,
+    /// The most copies that any segment shall have: on fewer nodes it can never have them all.
+    pub copies_needed: u64,
 }
 
 /// The load of one node.
@@ -32,6 +34,9 @@ pub struct Load {
     pub held: u64,
     /// Sealed ones among these whose copy is to be made, or was not compared yet.
     pub filling: u64,
+    /// Bytes of the batches of sealed segments of which it stores, or is to store, a copy. What open ones have, only their
+    /// nodes know.
+    pub bytes: u64,
 }
 
 /// Takes the census of all segments. `alive` are the nodes that the caller holds to be alive.
@@ -39,7 +44,7 @@ pub struct Load {
 pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
     let nodes = metadata.nodes.keys().map(|node| (*node, Load::default())).collect();
     let replication = metadata.replication;
-    let mut census = Census { nodes, under_replicated: 0, spare_nodes: None, replication };
+    let mut census = Census { nodes, under_replicated: 0, spare_nodes: None, replication, copies_needed: 0 };
     for (segment, wanted) in metadata.segments() {
         let leader = segment.descriptor.leader;
         let leads = matches!(segment.state, SegmentState::Open)
@@ -52,6 +57,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
                 && let Some(load) = census.nodes.get_mut(&replica.node)
             {
                 load.held += 1;
+                load.bytes += segment.contents.map_or(0, |contents| contents.bytes);
             }
         }
         let is_sealed = matches!(segment.state, SegmentState::Sealed(_));
@@ -65,6 +71,7 @@ pub fn census(metadata: &Metadata, alive: &BTreeSet<NodeId>) -> Census {
         if segment.is_lost() {
             continue;
         }
+        census.copies_needed = census.copies_needed.max(wanted as u64);
         let there = segment
             .readable_on()
             .filter(|replica| metadata.is_here(*replica) && alive.contains(&replica.node))

@@ -1,7 +1,7 @@
 //! The founding of a cluster, nodes and their disks, leases, and the load of each node.
 
 use walrus_metadata::{
-    Answer, Command, CommandRejection, CopyReport, Found, LEVEL, Load, Metadata, NodeState, census,
+    Answer, Command, CommandRejection, Contents, CopyReport, Found, LEVEL, Load, Metadata, NodeState, census,
 };
 use walrus_model::{DiskId, NodeId, ProcessId};
 
@@ -176,6 +176,7 @@ fn each_renewal_counts_and_an_older_process_cannot_renew() {
 #[test]
 fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() {
     let mut metadata = cluster_of(2);
+    run(&mut metadata, Command::RaiseLevel { level: LEVEL }).expect("all know it");
     let topic = create(&mut metadata, "t", 2).expect("a new topic");
     let sealed = last_segment(&metadata, topic).clone();
     let digest = seal(&mut metadata, topic, 10).digest;
@@ -190,13 +191,14 @@ fn the_census_counts_what_each_node_leads_and_stores_and_what_lacks_a_replica() 
         segment: sealed.id,
         since,
         found: Found::Whole { digest },
-        contents: None,
+        contents: Some(Contents { bytes: 700, newest_ms: None }),
     };
     let replica = sealed.replicas[0];
     run(&mut metadata, Command::ReportCopies { replica, reports: vec![report] }).expect("its holder");
     let all = census(&metadata, &both);
     let sum = |of: fn(&Load) -> u64| all.nodes.values().map(of).sum::<u64>();
     assert_eq!((sum(|load| load.led), sum(|load| load.held), all.under_replicated), (2, 3, 0));
+    assert_eq!((sum(|load| load.bytes), all.copies_needed), (700, 1));
     let one_dead = census(&metadata, &[NodeId(1)].into());
     assert_eq!(one_dead.under_replicated, all.nodes[&NodeId(2)].held);
 

@@ -1,0 +1,39 @@
+"""Brokers that go, as the operator noted before the first step, and disks that are out of the cluster with their claims left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A broker that goes, or one that has gone and left its claim behind."""
+
+    disk: str
+    """The identity on its disk: what leaves the cluster, whatever pod it is in."""
+    claim: str
+    """The uid of its claim; "" where its pool has none. Another claim of the same name bears another disk."""
+    held: int
+    """Segments that it stored when it began."""
+
+    def text(self) -> str:
+        """As it is kept in the ConfigMap."""
+        return json.dumps({"disk": self.disk, "claim": self.claim, "held": self.held}, sort_keys=True)
+
+    @classmethod
+    def parse(cls, text: str) -> Departure | None:
+        """What was kept; None where it cannot be read, as if nobody had begun."""
+        try:
+            told = json.loads(text)
+            return cls(str(told["disk"]), str(told["claim"]), int(told["held"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def departures_of(data: Mapping[str, Any]) -> dict[str, Departure]:
+    """Departures by pod, of a ConfigMap's data."""
+    parsed = {pod: Departure.parse(str(text)) for pod, text in sorted(data.items())}
+    return {pod: departure for pod, departure in parsed.items() if departure is not None}

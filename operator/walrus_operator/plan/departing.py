@@ -1,0 +1,170 @@
+"""Brokers that go: emptied before they leave the cluster, out of it before their pods go, one at a time. Pure.
+
+Who goes is the disk, not the pod: each step names the disk that was noted before the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from walrus_operator.desired.config import departures_map
+from walrus_operator.desired.departures import Departure
+from walrus_operator.desired.manifest import Owner, sealed
+from walrus_operator.objects import CLAIM, Ref
+from walrus_operator.observe.snapshot import Snapshot
+from walrus_operator.plan.actions import (
+    Action,
+    CancelDrain,
+    Gate,
+    RemoveClaim,
+    RemoveMember,
+    StartDrain,
+    TransferLeadership,
+    Wait,
+)
+from walrus_operator.plan.pools import PoolPlan
+
+
+def noted(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> dict[str, Departure]:
+    """What is kept of the departures that were noted.
+
+    One stays while its broker goes, and as long as there is the claim that bears its disk. One that was taken back
+    goes once its broker is given segments again.
+    """
+    kept = {}
+    for pod, departure in snapshot.departures().items():
+        if _is_there(pod, snapshot, pools):
+            is_back = _stays(pod, snapshot, pools) and is_member(departure.disk, snapshot) and not _drains(pod, snapshot)
+            keeps = _is_of(pod, departure, snapshot) and not is_back
+        else:
+            keeps = departure.claim != "" and departure.claim == claim_of(pod, snapshot)
+        if keeps:
+            kept[pod] = departure
+    return kept
+
+
+@dataclass(frozen=True)
+class Next:
+    """What can be done next about brokers that go, and what they wait for."""
+
+    steps: tuple[Action, ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+
+def take_back(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> tuple[Action, ...]:
+    """Brokers that began to go and shall stay are given segments again. What has left the cluster cannot come back."""
+    return tuple(
+        CancelDrain(pod, departure.disk)
+        for pod, departure in snapshot.departures().items()
+        if _is_there(pod, snapshot, pools) and _stays(pod, snapshot, pools) and _drains(pod, snapshot)
+    )
+
+
+def gone(pool: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> str:
+    """The disk of the last broker of the pool, where it left the cluster for good and only its pod is left; "": none.
+
+    A broker of the cluster that is not listed has left it, although nobody noted that. Asked again before it is done.
+    """
+    pod = _last(pool, snapshot, pools)
+    departure, broker = snapshot.departures().get(pod), snapshot.brokers.get(pod)
+    if departure is not None and _is_of(pod, departure, snapshot):
+        return departure.disk if is_member(departure.disk, snapshot) is False else ""
+    if pools[pool].leaving is None or broker is None or not broker.cluster_id:
+        return ""
+    return broker.disk if is_member(broker.disk, snapshot) is False else ""
+
+
+def depart(owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], hold: Wait | None) -> Next:
+    """The next step of the broker that goes: the one that has begun, or else the last one of the first pool.
+
+    *hold* keeps it from beginning, and from nothing else.
+    """
+    leaving = [_last(name, snapshot, pools) for name, pool in pools.items() if pool.leaving is not None]
+    begun = [pod for pod in leaving if pod in snapshot.departures()]
+    for pod in (begun or leaving)[:1]:
+        return _next(pod, owner, snapshot, pools, hold)
+    return Next()
+
+
+def left_behind(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> list[RemoveClaim]:
+    """Claims that bear disks which left the cluster, and that no pod mounts any more."""
+    return [
+        RemoveClaim(Ref(CLAIM.name, snapshot.cluster.key.namespace, snapshot.cluster.names.claim(pod)), departure.claim)
+        for pod, departure in snapshot.departures().items()
+        if not _is_there(pod, snapshot, pools)
+        and pod not in snapshot.pods
+        and departure.claim != ""
+        and departure.claim == claim_of(pod, snapshot)
+        and is_member(departure.disk, snapshot) is False
+    ]
+
+
+def is_member(disk: str, snapshot: Snapshot) -> bool | None:
+    """Whether the disk is part of the cluster, as whoever leads the metadata lists it; None: nobody leads."""
+    leading = snapshot.leader()
+    return None if leading is None else any(member.disk == disk for member in leading[1].members)
+
+
+def claim_of(pod: str, snapshot: Snapshot) -> str:
+    """The uid of the pod's claim; "" where there is none."""
+    claim = snapshot.claims.get(snapshot.cluster.names.claim(pod))
+    return claim.uid if claim is not None else ""
+
+
+def _next(
+    pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], hold: Wait | None
+) -> Next:
+    departure, broker = snapshot.departures().get(pod), snapshot.brokers.get(pod)
+    if departure is not None and not _is_of(pod, departure, snapshot):
+        departure = None
+    if departure is None and broker is None:
+        return Next(waits=(Wait(Gate.UNKNOWN_BROKER, f"{pod} goes, and does not tell which disk it is on"),))
+    disk = departure.disk if departure is not None else broker.disk if broker is not None else ""
+    if not is_member(disk, snapshot):
+        detail = f"{pod} came up on disk {disk}, which is not part of the cluster: StorageHealthy says what to do"
+        return Next(waits=(Wait(Gate.UNKNOWN_BROKER, detail),))
+    if departure is None or not _drains(pod, snapshot):
+        if departure is None and hold is not None:
+            return Next(waits=(hold,))
+        start = departure or Departure(disk, claim_of(pod, snapshot), broker.segments_held if broker is not None else 0)
+        kept = noted(snapshot, pools) | {pod: start}
+        return Next((StartDrain(pod, start, sealed(departures_map(owner, kept))),))
+    drain = snapshot.drains.get(disk)
+    if drain is None:
+        return Next(waits=(Wait(Gate.UNKNOWN_BROKER, f"nobody tells how far {pod} is with handing over"),))
+    if not drain.done:
+        detail = f"{pod} goes once it has handed over what it has: it leads {drain.led} segments and stores {drain.held}"
+        return Next(waits=(Wait(Gate.DRAINING, detail),))
+    leading = snapshot.leader()
+    if leading is not None and leading[0] == pod:
+        return Next((TransferLeadership(pod),))
+    return Next((RemoveMember(pod, disk),))
+
+
+def _is_of(pod: str, departure: Departure, snapshot: Snapshot) -> bool:
+    """Whether the pod is still on the disk that was noted: its claim is the same one, and no other disk is told."""
+    broker = snapshot.brokers.get(pod)
+    return departure.claim == claim_of(pod, snapshot) and (broker is None or broker.disk == departure.disk)
+
+
+def _drains(pod: str, snapshot: Snapshot) -> bool:
+    leading, departure = snapshot.leader(), snapshot.departures().get(pod)
+    if leading is None or departure is None:
+        return False
+    return any(member.disk == departure.disk and member.draining for member in leading[1].members)
+
+
+def _is_there(pod: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bool:
+    """Whether a StatefulSet still asks for the pod."""
+    pool, ordinal = snapshot.cluster.names.place(pod)
+    return pool in pools and ordinal < pools[pool].now.replicas
+
+
+def _stays(pod: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bool:
+    pool, ordinal = snapshot.cluster.names.place(pod)
+    return ordinal < pools[pool].target
+
+
+def _last(pool: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> str:
+    return snapshot.cluster.names.pod(pool, pools[pool].now.replicas - 1)
