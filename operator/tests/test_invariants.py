@@ -1,12 +1,12 @@
 """Whatever users, faults and crashes do in whatever order: the invariants hold at each step, and in the end it heals.
 
-I1: the operator takes away one broker at a time: one that serves only while all others of the cluster do, one that does
-not only where nobody misses it; and none past the budget. I4: the number of brokers changes by one, downwards
-only by one that is no member; a member goes only once it is empty; what someone scaled away comes back at once. I5: no
-StatefulSet is deleted that asks for pods, and no claim that ever had a volume, but those of a deleted cluster, or of disks
-that left it, whose spec said so. I6: what has arrived writes nothing. I7: what
-is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only told of. And: one cluster is
-founded once. What is refused or foreign is never touched.
+I1: the operator takes away one broker at a time: one that serves only while all others of the cluster do, one that
+does not only where nobody misses it; and none past the budget. I4: the number of brokers changes by one, downwards
+only by one that is no member; a member goes only once it is empty; what someone scaled away comes back at once. I5:
+no StatefulSet is deleted that asks for pods, and no claim that ever had a volume, but those of a deleted cluster, or
+of disks that left it, whose spec said so. I6: what has arrived writes nothing. I7: what is unknown is not built upon.
+I8: a crash changes nothing. I9: a paused cluster is only told of. And: one cluster is founded once. What is refused
+or foreign is never touched.
 """
 
 import json

@@ -101,7 +101,7 @@ def test_what_a_broker_still_has_is_told_while_it_hands_over():
     assert status(kube)["phase"] == "Shrinking"
     (row,) = (row for row in status(kube)["brokers"] if row["pod"] == "orders-general-4")
     assert 0 <= row["drainPercent"] < 100
-    assert {row["state"] for row in status(kube)["members"] } == {"Alive", "Draining"}
+    assert {row["state"] for row in status(kube)["members"]} == {"Alive", "Draining"}
 
 
 def test_a_claim_goes_with_its_broker_where_the_policy_says_so():

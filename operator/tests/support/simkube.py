@@ -38,7 +38,7 @@ class SimKube(SimApi):
         self.leader = None  # the pod that leads the metadata, if it is there
         self.refuses_config = False
         self.refuses_drains = None  # what brokers say to who lets one of them go
-        self.copies_needed = 3  # of any topic
+        self.copies_needed = 3  # the most copies that any topic keeps
         self.draining = {}  # disk of a broker that hands over -> segments that it still has
         self.brokers = SimBrokers(self)
         self.topics = SimTopics(self)
@@ -113,7 +113,9 @@ class SimKube(SimApi):
             found["status"] = {"loadBalancer": {"ingress": [{"hostname": f"{ref.name}.lb.example.com"}]}}
 
     def _state(self):
-        return pickle.dumps((self.objects, self.disks, self.config, self.replication, self.members, self.leader, self.draining))
+        return pickle.dumps(
+            (self.objects, self.disks, self.config, self.replication, self.members, self.leader, self.draining)
+        )
 
     def _let_go(self, ref):
         """What belongs to it loses its owner, then the finalizer goes that held it for that."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 
 from walrus_operator.act.contested import Contested
+from walrus_operator.act.departing import Departing
+from walrus_operator.act.stopped import Stopped
 from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.desired.names import ADVERTISED, FINALIZER, LABEL_CLUSTER, LABEL_POOL
 from walrus_operator.desired.secret import SECRET_BYTES, shared_secret
@@ -19,11 +21,10 @@ from walrus_operator.observe.brokers import (
     Brokers,
     ConfigMoved,
     ConfigRefused,
-    DepartureRefused,
     look_all,
 )
 from walrus_operator.observe.pods import Pod
-from walrus_operator.observe.snapshot import Broker, Cluster, Snapshot, is_labelled
+from walrus_operator.observe.snapshot import Cluster, Snapshot, is_labelled
 from walrus_operator.plan.actions import (
     Action,
     Advertise,
@@ -64,14 +65,6 @@ _GATES: dict[type[KubeError], Gate] = {
 }
 
 
-class Stopped(Exception):  # noqa: N818 - called by what happened
-    """An action cannot be done now. Carries the gate that it met."""
-
-    def __init__(self, wait: Wait) -> None:
-        super().__init__(wait.detail)
-        self.wait = wait
-
-
 @dataclass
 class _Progress:
     """What has been done of a plan so far."""
@@ -88,6 +81,7 @@ class Executor:
         self._kube = kube
         self._brokers = brokers
         self._contested = contested
+        self._departing = Departing(brokers)
 
     async def act(self, plan: Plan, snapshot: Snapshot) -> Done:
         """Do the plan's actions and one of its steps, but those that need what could not be done.
@@ -150,16 +144,18 @@ class Executor:
             case Dismiss():
                 await self._dismiss(action, snapshot)
             case StartDrain():
-                await self._start_drain(action, snapshot)
+                await self._departing.check(action.pod, action.departure.disk, snapshot)
+                if snapshot.departures().get(action.pod) != action.departure:
+                    await self._apply(action.noted)
+                await self._departing.start(action.departure.disk, snapshot)
             case CancelDrain():
-                await self._tell_leader(
-                    snapshot,
-                    lambda host: self._brokers.cancel_drain(host, action.disk, snapshot.credentials()),
-                )
+                await self._departing.cancel(action.disk, snapshot)
             case RemoveMember():
-                await self._remove_member(action, snapshot)
+                await self._departing.check(action.pod, action.disk, snapshot)
+                await self._departing.remove(action.pod, action.disk, snapshot)
             case Shrink():
-                await self._shrink(action, snapshot)
+                await self._departing.check_out(action.disk, snapshot)
+                await self._apply(action.manifest)
             case RemoveClaim():
                 await self._remove_claim(action)
             case HoldDeletion():
@@ -254,65 +250,6 @@ class Executor:
             if any(member.name == action.pod for member in told.members):
                 raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{action.pod} has just joined: it is looked at again"))
         await self._apply(action.manifest)
-
-    async def _start_drain(self, action: StartDrain, snapshot: Snapshot) -> None:
-        """Read once more which disk the pod is on, note it, and only then begin."""
-        pod = snapshot.pods.get(action.pod)
-        if pod is not None and snapshot.brokers.get(action.pod) is not None:
-            told = await self._look(action.pod, snapshot)
-            if told.disk != action.departure.disk:
-                raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"{action.pod} is on another disk since: {told.disk}"))
-        if snapshot.departures().get(action.pod) != action.departure:
-            await self._apply(action.noted)
-        await self._tell_leader(
-            snapshot,
-            lambda host: self._brokers.start_drain(host, action.departure.disk, snapshot.credentials()),
-        )
-
-    async def _remove_member(self, action: RemoveMember, snapshot: Snapshot) -> None:
-        """Ask once more: what was handed over may have come back, and the pod may be on another disk."""
-        if snapshot.brokers.get(action.pod) is not None:
-            told = await self._look(action.pod, snapshot)
-            if told.disk != action.disk:
-                raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"{action.pod} is on another disk since: {told.disk}"))
-
-        async def remove(host: str) -> None:
-            drain = await self._brokers.drain(host, action.disk)
-            if not drain.done:
-                detail = f"{action.pod} leads {drain.led} segments and stores {drain.held} since the last look"
-                raise Stopped(Wait(Gate.DRAINING, detail))
-            await self._brokers.remove_member(host, action.disk, snapshot.credentials())
-
-        await self._tell_leader(snapshot, remove)
-
-    async def _shrink(self, action: Shrink, snapshot: Snapshot) -> None:
-        """Ask once more whether the disk is no member."""
-
-        async def check(host: str) -> None:
-            told = await self._brokers.look(host)
-            if told.role != "Leader" or any(member.disk == action.disk for member in told.members):
-                raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"whether disk {action.disk} left the cluster is looked at again"))
-
-        await self._tell_leader(snapshot, check)
-        await self._apply(action.manifest)
-
-    async def _look(self, pod: str, snapshot: Snapshot) -> Broker:
-        try:
-            return await self._brokers.look(snapshot.pods[pod].ip or "")
-        except BrokerError as error:
-            raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{pod} does not answer any more: {error}")) from error
-
-    async def _tell_leader(self, snapshot: Snapshot, tell: Callable[[str], Awaitable[None]]) -> None:
-        """Asked of the metadata leader alone, who knows what everyone has."""
-        leading = snapshot.leader()
-        if leading is None:
-            raise Stopped(Wait(Gate.UNKNOWN_BROKER, "no broker leads the metadata"))
-        try:
-            await tell(snapshot.pods[leading[0]].ip or "")
-        except DepartureRefused as refused:
-            raise Stopped(Wait(Gate.QUORUM_TIGHT, f"the brokers do not let one go now: {refused}")) from refused
-        except BrokerError as error:
-            raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{leading[0]} does not answer: {error}")) from error
 
     async def _remove_claim(self, action: RemoveClaim) -> None:
         found = await self._kube.get(action.ref)

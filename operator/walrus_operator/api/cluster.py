@@ -159,7 +159,7 @@ class Pool(Model):
     ]
     """Name of the pool; the brokers of pool `general` of cluster `orders` are the pods `orders-general-N`."""
     replicas: Annotated[int, Field(ge=1, le=100)] = 3
-    """Number of brokers. A running cluster grows and shrinks by one broker at a time; one that goes hands over before."""
+    """Number of brokers. A running cluster grows and shrinks by one at a time; one that goes hands over before."""
     backend: Backend = Backend.MMAP
     """How brokers write to their disks; `auto` takes the fastest that works. `io_uring` needs storage of the nodes, and
     the seccomp profile `walrus/io-uring.json` on them. What is in use is in the status."""

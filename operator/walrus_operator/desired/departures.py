@@ -1,4 +1,4 @@
-"""Brokers that go, as the operator noted before the first step, and disks that are out of the cluster with their claims left."""
+"""Brokers that go, as noted before the first step, and disks that left the cluster while their claims stayed."""
 
 from __future__ import annotations
 

@@ -80,10 +80,13 @@ class Brokers(Protocol):
         """Give the broker of this disk segments again. Raises `DepartureRefused`, `BrokerError`."""
 
     async def drain(self, host: str, disk: str) -> Drain:
-        """How far the broker of this disk is with handing over, as the one that is asked knows. Raises `BrokerError`."""
+        """How far the broker of this disk is with handing over, as whoever is asked knows. Raises `BrokerError`."""
 
     async def remove_member(self, host: str, disk: str, secrets: bytes | None) -> None:
-        """Take the disk out of the cluster for good; one that is out is fine. Raises `DepartureRefused`, `BrokerError`."""
+        """Take the disk out of the cluster for good; one that is out is fine.
+
+        Raises `DepartureRefused`, `BrokerError`.
+        """
 
     async def set_replication(self, host: str, replication: Replication, secrets: bytes | None) -> None:
         """Change how segments are replicated; again changes nothing. Raises `ConfigRefused`, `BrokerError`."""

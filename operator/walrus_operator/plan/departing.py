@@ -35,7 +35,9 @@ def noted(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> dict[str, Depart
     kept = {}
     for pod, departure in snapshot.departures().items():
         if _is_there(pod, snapshot, pools):
-            is_back = _stays(pod, snapshot, pools) and is_member(departure.disk, snapshot) and not _drains(pod, snapshot)
+            is_back = (
+                _stays(pod, snapshot, pools) and is_member(departure.disk, snapshot) and not _drains(pod, snapshot)
+            )
             keeps = _is_of(pod, departure, snapshot) and not is_back
         else:
             keeps = departure.claim != "" and departure.claim == claim_of(pod, snapshot)
@@ -112,9 +114,7 @@ def claim_of(pod: str, snapshot: Snapshot) -> str:
     return claim.uid if claim is not None else ""
 
 
-def _next(
-    pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], hold: Wait | None
-) -> Next:
+def _next(pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], hold: Wait | None) -> Next:
     departure, broker = snapshot.departures().get(pod), snapshot.brokers.get(pod)
     if departure is not None and not _is_of(pod, departure, snapshot):
         departure = None
@@ -134,7 +134,9 @@ def _next(
     if drain is None:
         return Next(waits=(Wait(Gate.UNKNOWN_BROKER, f"nobody tells how far {pod} is with handing over"),))
     if not drain.done:
-        detail = f"{pod} goes once it has handed over what it has: it leads {drain.led} segments and stores {drain.held}"
+        detail = (
+            f"{pod} goes once it has handed over what it has: it leads {drain.led} segments and stores {drain.held}"
+        )
         return Next(waits=(Wait(Gate.DRAINING, detail),))
     leading = snapshot.leader()
     if leading is not None and leading[0] == pod:

@@ -1,4 +1,4 @@
-"""What keeps the operator from stopping or emptying a broker that serves: the hour, or a disk that is nearly full. Pure.
+"""What keeps the operator from stopping or emptying a broker that serves: the hour, or a nearly full disk. Pure.
 
 Growth and repairs ask neither: they bring back what is missing. A drain that has begun goes on.
 """
@@ -26,8 +26,8 @@ def _outside_of_windows(spec: ClusterSpec, snapshot: Snapshot) -> Wait | None:
     opens = min(window.next_after(snapshot.at) for window in windows)
     return Wait(
         Gate.MAINTENANCE_WINDOW,
-        f"brokers restart and go from {opens:%Y-%m-%dT%H:%MZ} on, as updatePolicy.maintenanceWindows says; take it out to have"
-        " it done at once",
+        f"brokers restart and go from {opens:%Y-%m-%dT%H:%MZ} on, as updatePolicy.maintenanceWindows says; take it out"
+        " to have it done at once",
     )
 
 

@@ -7,34 +7,23 @@ from dataclasses import replace
 
 from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy
 from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image_of
-from walrus_operator.desired.manifest import Owner, sealed, taking_over
-from walrus_operator.desired.names import ADOPT, LABEL_CLUSTER, REVISION
+from walrus_operator.desired.manifest import Owner, sealed
+from walrus_operator.desired.names import REVISION
 from walrus_operator.desired.services import places
 from walrus_operator.objects import (
-    CLAIM,
-    CONFIG_MAP,
-    NETWORK_POLICY,
-    SECRET,
-    SERVICE,
     STATEFUL_SET,
     Manifest,
     Ref,
-    owned_by,
     ref_of,
-    uid_of,
 )
 from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan.accepted import kept_in, last_accepted, present_spec
+from walrus_operator.plan.accepted import last_accepted, present_spec
 from walrus_operator.plan.actions import (
     Action,
-    Apply,
     Dismiss,
     Gate,
     Grow,
-    MakeSecret,
     Plan,
-    Prune,
-    RemoveClaim,
     Shrink,
     Wait,
 )
@@ -43,15 +32,13 @@ from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.configuration import configure, remembered
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.departing import Next, depart, gone, left_behind, noted, take_back
-from walrus_operator.plan.diff import differs
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.holding import held
 from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
 from walrus_operator.plan.pausing import paused
 from walrus_operator.plan.pools import PoolPlan, plan_pools
+from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_taken, taken, unbound
 from walrus_operator.plan.roll import outdated, roll, roll_broken
-
-_PRUNABLE = frozenset({CONFIG_MAP.name, SERVICE.name, NETWORK_POLICY.name})
 
 
 def plan(
@@ -122,24 +109,24 @@ def _plan(
         departures=noted(snapshot, pools),
     )
     desired = build(spec, facts)
-    taken = _taken(desired, snapshot) | _secret_taken(snapshot)
+    theirs = taken(desired, snapshot) | secret_taken(snapshot)
     told, pending = advertise(spec, snapshot, places({name: pool.now.replicas for name, pool in pools.items()}))
     repairs: tuple[Action, ...] = (
         *hold_deletion(snapshot.cluster),
-        *_make_secret(owner, snapshot),
-        *_applies(desired, snapshot),
-        *_prunes(desired, snapshot, over),
-        *_unbound(pools, snapshot),
+        *make_secret(owner, snapshot),
+        *applies(desired, snapshot),
+        *prunes(desired, snapshot, over),
+        *unbound(pools, snapshot),
         *(left_behind(snapshot, pools) if spec.deletion_policy is DeletionPolicy.DELETE else ()),
         *told,
     )
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
     steps, waits = _steps(spec, snapshot, pools, facts, revisions)
     return Plan(
-        possible(repairs, taken.keys(), owner.names),
-        tuple(step for step in steps if not held_up(step, taken.keys(), owner.names)),
-        possible(configure(spec, snapshot), taken.keys(), owner.names),
-        waits=(*dict.fromkeys(taken.values()), *waits, *pending, *refused),
+        possible(repairs, theirs.keys(), owner.names),
+        tuple(step for step in steps if not held_up(step, theirs.keys(), owner.names)),
+        possible(configure(spec, snapshot), theirs.keys(), owner.names),
+        waits=(*dict.fromkeys(theirs.values()), *waits, *pending, *refused),
         outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
         spec=spec,
     )
@@ -150,7 +137,7 @@ def _guard(snapshot: Snapshot) -> tuple[Action, ...]:
     owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
     there = sum(int(found["spec"].get("replicas", 0)) for found in snapshot.sets().values())
     wanted = [sealed(made) for made in budget(owner, there, unavailable_max(snapshot))]
-    return possible(_applies(wanted, snapshot), _taken(wanted, snapshot).keys(), owner.names)
+    return possible(applies(wanted, snapshot), taken(wanted, snapshot).keys(), owner.names)
 
 
 def _steps(
@@ -162,7 +149,7 @@ def _steps(
     go once all others are as they shall be: a pool that takes the place of another one grows first.
     """
     if spec.hibernate:
-        return (), _asleep(snapshot, pools)
+        return (), _asleep(pools)
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
     seen = {name: revision for name, revision in revisions.items() if name not in unseen}
     founder = restart_founder(spec, snapshot)
@@ -193,13 +180,15 @@ def _restarting(rolling: tuple[Action, ...]) -> Wait | None:
     return Wait(Gate.POD_PENDING, "brokers go once the others have restarted") if rolling else None
 
 
-def _asleep(snapshot: Snapshot, pools: dict[str, PoolPlan]) -> tuple[Wait, ...]:
+def _asleep(pools: dict[str, PoolPlan]) -> tuple[Wait, ...]:
     """Brokers that shall go from a cluster that hibernates hand over what they have once they are awake."""
     asked = {name: pool for name, pool in pools.items() if pool.leaving is not None}
     if not asked:
         return ()
     fewer = ", ".join(f"pool {name} from {pool.now.replicas} to {pool.target}" for name, pool in asked.items())
-    return (Wait(Gate.HIBERNATED, f"brokers hand over what they have before they go ({fewer}): once hibernate is false"),)
+    return (
+        Wait(Gate.HIBERNATED, f"brokers hand over what they have before they go ({fewer}): once hibernate is false"),
+    )
 
 
 def _shrink(spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts) -> list[Shrink]:
@@ -252,85 +241,6 @@ def _stopped(snapshot: Snapshot) -> Wait | None:
     return None
 
 
-def _taken(desired: list[Manifest], snapshot: Snapshot) -> dict[Ref, Wait]:
-    """Objects of the wanted names that belong to someone else, or that nobody may look at."""
-    taken, hidden = {}, forbidden(snapshot)
-    for manifest in desired:
-        if manifest["kind"] in hidden:
-            taken[ref_of(manifest)] = hidden[manifest["kind"]]
-        found = snapshot.objects.get(ref_of(manifest))
-        if found is not None and not snapshot.cluster.owns(found):
-            taken[ref_of(manifest)] = Wait(
-                Gate.NAME_TAKEN,
-                f"{ref_of(manifest)} is there and belongs to something else"
-                f" (label {LABEL_CLUSTER}={found['metadata'].get('labels', {}).get(LABEL_CLUSTER, '')}):"
-                " delete it, or give this cluster another name. What is left of a former cluster of this name goes by"
-                f" itself; what lost its owner is taken over with the annotation {ADOPT}",
-            )
-    return taken
-
-
-def _secret_taken(snapshot: Snapshot) -> dict[Ref, Wait]:
-    """The same of the Secret, which the operator may neither list nor change."""
-    names = snapshot.cluster.names
-    ref = Ref(SECRET.name, names.namespace, names.secret)
-    if SECRET.name in snapshot.unseen:
-        return {ref: forbidden(snapshot)[SECRET.name]}
-    if snapshot.secret is None or snapshot.secret.ours:
-        return {}
-    return {
-        ref: Wait(
-            Gate.NAME_TAKEN,
-            f"{ref} is there and belongs to something else: delete it, and the operator makes another one; or, if the"
-            f" brokers shall share it, label it with {LABEL_CLUSTER}={names.cluster} and take its owner away",
-        )
-    }
-
-
-def _make_secret(owner: Owner, snapshot: Snapshot) -> list[MakeSecret]:
-    return [MakeSecret(owner)] if snapshot.shares_secret() and snapshot.secret is None else []
-
-
-def _applies(desired: list[Manifest], snapshot: Snapshot) -> list[Apply]:
-    made = []
-    for manifest in desired:
-        found = snapshot.objects.get(ref_of(manifest))
-        if found is None:
-            made.append(Apply(manifest, new=True))
-        elif differs(manifest, found) and "deletionTimestamp" not in found["metadata"]:
-            made.append(Apply(taking_over(manifest, found), new=False))
-    return made
-
-
-def _prunes(desired: list[Manifest], snapshot: Snapshot, over: set[str]) -> list[Prune]:
-    """What the operator made and nobody wants any more; a StatefulSet only where its pool is over; never a claim."""
-    names = snapshot.cluster.names
-    wanted = {kept_in(snapshot), *(ref_of(manifest) for manifest in desired)}
-    sets = {Ref(STATEFUL_SET.name, names.namespace, names.pool(pool)) for pool in over}
-    return [
-        Prune(ref, uid_of(found))
-        for ref, found in sorted(snapshot.objects.items(), key=lambda item: item[0])
-        if (ref.kind in _PRUNABLE or ref in sets)
-        and ref not in wanted
-        and owned_by(found, snapshot.cluster.uid)
-        and "deletionTimestamp" not in found["metadata"]
-    ]
-
-
-def _unbound(pools: dict[str, PoolPlan], snapshot: Snapshot) -> list[RemoveClaim]:
-    """Claims of brokers that went before they ever ran: without a volume there is nothing to lose."""
-    namespace, sets = snapshot.cluster.key.namespace, snapshot.sets()
-    return [
-        RemoveClaim(Ref(CLAIM.name, namespace, name), claim.uid, unbound=True)
-        for name, claim in sorted(snapshot.claims.items())
-        if claim.pool in pools
-        and claim.pool in sets
-        and claim.ordinal >= max(int(sets[claim.pool]["spec"].get("replicas", 0)), pools[claim.pool].now.replicas)
-        and not claim.bound
-        and not claim.deleting
-    ]
-
-
 def _dismiss(spec: ClusterSpec, pools: dict[str, PoolPlan], now: Facts) -> list[Dismiss]:
     """Brokers that never joined go, where nobody asks for them any more."""
     return [
@@ -367,7 +277,8 @@ def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan], *, everyone: bo
 
     One that goes and has nothing left is nobody's loss.
     """
-    empty = {pod for pod, one in snapshot.departures().items() if (told := snapshot.drains.get(one.disk)) and told.done}
+    done = {disk for disk, drain in snapshot.drains.items() if drain.done}
+    empty = {pod for pod, departure in snapshot.departures().items() if departure.disk in done}
     for name, pool in pools.items():
         if name not in snapshot.sets():
             continue

@@ -231,9 +231,7 @@ def _replication(snapshot: Snapshot) -> ReplicationRow | None:
     if told is None:
         return None
     spare, needed = (leading[1].spare_brokers, leading[1].copies_needed or None) if leading else (None, None)
-    return ReplicationRow(
-        factor=told.factor, write_quorum=told.write_quorum, copies_needed=needed, spare_brokers=spare
-    )
+    return ReplicationRow(factor=told.factor, write_quorum=told.write_quorum, copies_needed=needed, spare_brokers=spare)
 
 
 def _pools(
