@@ -58,6 +58,15 @@ class Cluster:
         """Waits until every segment has all its copies on brokers that are alive."""
         self.wait_for("Replicated", lambda _: self.condition("Replicated").get("status") == "True", timeout_s=timeout_s)
 
+    def set_replicas(self, replicas: int) -> None:
+        """Asks for so many brokers of its only pool."""
+        (pool,) = self.resource()["spec"]["pools"]
+        self.kubectl.patch("wc", self.name, {"spec": {"pools": [pool | {"replicas": replicas}]}})
+
+    def members(self) -> list[str]:
+        """The names of all members of the cluster, as its status lists them."""
+        return [member["name"] for member in self.resource()["status"].get("members", ())]
+
     def pods(self) -> list[Object]:
         return self.kubectl.list("pods", f"{LABEL}={self.name}")
 

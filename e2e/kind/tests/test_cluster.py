@@ -90,7 +90,7 @@ def test_a_change_of_max_entries_is_seen_in_segments_without_a_restart(orders: C
     orders.wait_ready()
 
 
-def test_a_single_broker_becomes_three_with_three_copies_and_they_do_not_shrink(
+def test_a_single_broker_becomes_three_with_three_copies_and_as_few_as_hold_them_again(
     new_namespace: NewNamespace, workbench: Workbench
 ) -> None:
     cluster = Cluster(new_namespace("growing"), "dev")
@@ -99,7 +99,7 @@ def test_a_single_broker_becomes_three_with_three_copies_and_they_do_not_shrink(
     first = cluster.pods()[0]["metadata"]["uid"]
     with workbench.producing(cluster.bootstrap, "growing", producers=1) as load:
         load.wait_for_more(500)
-        set_replicas(cluster, 3)
+        cluster.set_replicas(3)
         cluster.wait_ready()
         load.wait_for_more(500)
         cluster.kubectl.patch("wc", cluster.name, {"spec": {"replication": {"factor": 3}}})
@@ -111,17 +111,29 @@ def test_a_single_broker_becomes_three_with_three_copies_and_they_do_not_shrink(
     assert (status["replication"]["factor"], status["replication"]["writeQuorum"]) == (3, 2)
     assert first in {pod["metadata"]["uid"] for pod in cluster.pods()}, "the first broker was not touched"
 
-    cluster.kubectl.patch("wc", cluster.name, {"spec": {"replication": {"factor": 1}}})
-    set_replicas(cluster, 1)
+    cluster.set_replicas(2)
     cluster.wait_for("the refusal to shrink", lambda _: cluster.condition("SpecAccepted").get("status") == "False")
     refusal = cluster.condition("SpecAccepted")
-    assert refusal["reason"] == "ShrinkUnsupported"
-    assert "set replicas back to 3" in refusal["message"]
+    assert refusal["reason"] == "ShrinkRefused"
+    assert "set replicas of pool general to 3" in refusal["message"]
     assert len(cluster.pods()) == 3
-    set_replicas(cluster, 3)
+
+    # What was acknowledged by two brokers stays on two, whatever later records need.
+    cluster.set_replicas(3)
+    cluster.kubectl.patch("wc", cluster.name, {"spec": {"replication": {"factor": 1}}})
+    cluster.wait_for("two copies", lambda found: found["status"]["replication"].get("copiesNeeded") == 2)
+    cluster.set_replicas(2)
     cluster.wait_ready()
+    assert len(cluster.pods()) == len(cluster.members()) == 2
+    workbench.check(cluster.bootstrap, "growing", load.acked)
 
-
-def set_replicas(cluster: Cluster, replicas: int) -> None:
-    (pool,) = cluster.resource()["spec"]["pools"]
-    cluster.kubectl.patch("wc", cluster.name, {"spec": {"pools": [pool | {"replicas": replicas}]}})
+    # With the policy Retain the claim is left, and bears a disk that is out of the cluster.
+    cluster.set_replicas(3)
+    cluster.wait_for(
+        "the claim in the way", lambda found: found["status"].get("plan", {}).get("blockedBy") == "RemovedDisk"
+    )
+    (left,) = (claim for claim in cluster.claims() if claim["metadata"]["name"].endswith("-2"))
+    assert left["metadata"]["name"] in cluster.resource()["status"]["plan"]["detail"]
+    cluster.kubectl("delete", "persistentvolumeclaim", left["metadata"]["name"])
+    cluster.wait_ready()
+    assert len(cluster.members()) == 3
