@@ -13,8 +13,9 @@ from walrus_operator.desired.names import FINALIZER
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import CLAIM, POD, Ref
 from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan import deletion, departing, planner, pools
+from walrus_operator.plan import deletion, departing, planner, pools, replacing
 from walrus_operator.plan.actions import RemoveClaim
+from walrus_operator.plan.departing import Next
 from walrus_operator.runtime import lease
 from walrus_operator.runtime.lease import Lease
 from walrus_operator.runtime.resync import Resync
@@ -99,8 +100,23 @@ MISTAKES = [
     ),
     Mistake(
         "a broker is known by the name of its pod",
-        both(instead(departing, "_is_of", lambda *_: True), instead(Departing, "check", _unasked)),
+        both(instead(departing, "is_of", lambda *_: True), instead(Departing, "check", _unasked)),
         "test_shrinking.test_another_disk_under_the_same_name_is_not_taken_for_the_one_that_was_drained",
+    ),
+    Mistake(
+        "two disks are given up at once",
+        instead(replacing, "_refused", lambda *_: None),
+        "test_replacing.test_never_two_at_once",
+    ),
+    Mistake(
+        "whether a disk is back is not asked again",
+        instead(Departing, "check_silent", _unasked),
+        "test_replacing.test_a_disk_that_comes_back_in_the_last_moment_is_not_given_up",
+    ),
+    Mistake(
+        "a claim whose disk is given up stays, and with it the pod",
+        instead(replacing, "_clear", lambda *_: Next()),
+        "test_replacing.test_the_broker_of_a_lost_node_comes_up_on_another_one",
     ),
     Mistake(
         "a drain asks no window",

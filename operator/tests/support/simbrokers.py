@@ -160,14 +160,15 @@ class SimBrokers(SimTopicCalls):
         left = self.kube.draining.get(disk, SEGMENTS)
         return Drain(led=left // 2, held=left, done=disk in self.kube.draining and left == 0)
 
-    async def remove_member(self, host, disk, secrets):
-        """A disk that is out already is fine; one that stores something is not."""
+    async def remove_member(self, host, disk, lost, secrets):
+        """A disk that is out already is fine; one that stores something is only if it is lost."""
         ref, identity = self._find(host)
         members = self.kube.members[identity["cluster"]]
         self._permits(ref, secrets)
         self._needs_leader(ref, identity)
-        if disk in members and self.kube.draining.get(disk) != 0:
+        if lost is None and disk in members and self.kube.draining.get(disk) != 0:
             raise DepartureRefused(f"disk {disk} still stores segments")
+        assert lost is None or not lost.replaced_by or lost.replaced_by in members
         with self.kube._write("remove", "member"):
             members.pop(disk, None)
             self.kube.draining.pop(disk, None)

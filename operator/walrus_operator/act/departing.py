@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from walrus_operator.act.stopped import Stopped
-from walrus_operator.observe.brokers import BrokerError, Brokers, DepartureRefused
+from walrus_operator.observe.brokers import BrokerError, Brokers, DepartureRefused, Lost
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Gate, Wait
 
@@ -43,9 +43,25 @@ class Departing:
             if not drain.done:
                 detail = f"{pod} leads {drain.led} segments and stores {drain.held} since the last look"
                 raise Stopped(Wait(Gate.DRAINING, detail))
-            await self._brokers.remove_member(host, disk, snapshot.credentials())
+            await self._brokers.remove_member(host, disk, None, snapshot.credentials())
 
         await self._tell(snapshot, remove)
+
+    async def check_silent(self, disk: str, snapshot: Snapshot) -> None:
+        """Nobody hears from the disk, as whoever leads the metadata says now."""
+
+        async def check(host: str) -> None:
+            told = await self._brokers.look(host)
+            if told.role != "Leader" or any(member.disk == disk and member.alive for member in told.members):
+                raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"disk {disk} is back, and is not given up"))
+
+        await self._tell(snapshot, check)
+
+    async def give_up(self, disk: str, by: str, snapshot: Snapshot) -> None:
+        """The disk leaves the cluster with what it stored; *by* is the disk of a member that came in its place."""
+        await self._tell(
+            snapshot, lambda host: self._brokers.remove_member(host, disk, Lost(by), snapshot.credentials())
+        )
 
     async def check_out(self, disk: str, snapshot: Snapshot) -> None:
         """The disk has left the cluster, as whoever leads the metadata says now."""

@@ -33,6 +33,7 @@ from walrus_operator.plan.actions import (
     Dismiss,
     Done,
     Gate,
+    GiveUpDisk,
     Grow,
     HoldDeletion,
     MakeSecret,
@@ -150,6 +151,10 @@ class Executor:
                 await self._departing.start(action.departure.disk, snapshot)
             case CancelDrain():
                 await self._departing.cancel(action.disk, snapshot)
+            case GiveUpDisk():
+                await self._departing.check_silent(action.disk, snapshot)
+                await self._apply(action.noted)
+                await self._departing.give_up(action.disk, action.by, snapshot)
             case RemoveMember():
                 await self._departing.check(action.pod, action.disk, snapshot)
                 await self._departing.remove(action.pod, action.disk, snapshot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -16,19 +16,21 @@ class Departure:
     """The identity on its disk: what leaves the cluster, whatever pod it is in."""
     claim: str
     """The uid of its claim; "" where its pool has none. Another claim of the same name bears another disk."""
-    held: int
+    held: int = 0
     """Segments that it stored when it began."""
+    lost: bool = False
+    """The disk will never come back: it leaves with what it stored, its claim goes, and its pod comes up on another."""
 
     def text(self) -> str:
         """As it is kept in the ConfigMap."""
-        return json.dumps({"disk": self.disk, "claim": self.claim, "held": self.held}, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def parse(cls, text: str) -> Departure | None:
         """What was kept; None where it cannot be read, as if nobody had begun."""
         try:
             told = json.loads(text)
-            return cls(str(told["disk"]), str(told["claim"]), int(told["held"]))
+            return cls(str(told["disk"]), str(told["claim"]), int(told["held"]), bool(told["lost"]))
         except (ValueError, KeyError, TypeError):
             return None
 

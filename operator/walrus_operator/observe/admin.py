@@ -19,6 +19,7 @@ from walrus_operator.observe.brokers import (
     ConfigMoved,
     ConfigRefused,
     DepartureRefused,
+    Lost,
     TopicMoved,
     TopicRefused,
 )
@@ -102,9 +103,12 @@ class AdminBrokers:
         told = await self._ask(host, lambda client: client.drain(disk))
         return Drain(told.segments_led, told.segments_held, told.done)
 
-    async def remove_member(self, host: str, disk: str, secrets: bytes | None) -> None:
+    async def remove_member(self, host: str, disk: str, lost: Lost | None, secrets: bytes | None) -> None:
         """Take the disk out of the cluster for good."""
-        await self._let_go(host, lambda client: client.remove_member(disk), secrets)
+        by = lost.replaced_by if lost is not None else ""
+        await self._let_go(
+            host, lambda client: client.remove_member(disk, lost=lost is not None, replaced_by=by), secrets
+        )
 
     async def _let_go(self, host: str, change: Callable[[AdminClient], object], secrets: bytes | None) -> None:
         try:

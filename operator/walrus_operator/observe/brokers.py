@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from walrus_operator.desired.topics import Wanted
 from walrus_operator.observe.snapshot import Broker, Config, Drain, Replication
 from walrus_operator.observe.topics import Compared
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A disk is gone with what it stored."""
+
+    replaced_by: str = ""
+    """The disk of a member that came in its place; "" where none did yet."""
 
 
 class BrokerError(Exception):
@@ -82,8 +91,8 @@ class Brokers(Protocol):
     async def drain(self, host: str, disk: str) -> Drain:
         """How far the broker of this disk is with handing over, as whoever is asked knows. Raises `BrokerError`."""
 
-    async def remove_member(self, host: str, disk: str, secrets: bytes | None) -> None:
-        """Take the disk out of the cluster for good; one that is out is fine.
+    async def remove_member(self, host: str, disk: str, lost: Lost | None, secrets: bytes | None) -> None:
+        """Take the disk out of the cluster for good; one that is out is fine. With what it stores only if it is lost.
 
         Raises `DepartureRefused`, `BrokerError`.
         """

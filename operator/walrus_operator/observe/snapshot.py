@@ -16,6 +16,7 @@ from walrus_operator.desired.names import (
     LABEL_POOL,
     PAUSE,
     PAUSE_UNTIL,
+    REPLACE,
     RESTARTED,
     SECRET_KEY,
     Names,
@@ -55,6 +56,8 @@ class Cluster:
     finalizers: tuple[str, ...] = ()
     pause_until: str | None = None
     """Until when the operator shall only look, as someone wrote it."""
+    replace: str = ""
+    """The disk that shall be replaced, as someone wrote it; "" where none shall."""
 
     kind: ClassVar[Kind] = CLUSTER
 
@@ -69,6 +72,7 @@ class Cluster:
             spec=manifest.get("spec", {}),
             status=manifest.get("status", {}),
             pause=metadata.get("annotations", {}).get(PAUSE),
+            replace=metadata.get("annotations", {}).get(REPLACE, "").strip(),
             pause_until=metadata.get("annotations", {}).get(PAUSE_UNTIL),
             deleting="deletionTimestamp" in metadata,
             adopt=ADOPT in metadata.get("annotations", {}),

@@ -106,6 +106,21 @@ class RemoveMember:
 
 
 @dataclass(frozen=True)
+class GiveUpDisk:
+    """Take a disk out of the cluster that never comes back, with what it stored. Checked again before it is done."""
+
+    pod: str
+    disk: str
+    by: str
+    """The disk of a member that came in its place; "" where none did yet."""
+    noted: Manifest
+    """The ConfigMap with this departure among the others, which is applied before."""
+
+    def __str__(self) -> str:
+        return f"Give up disk {self.disk} of {self.pod}" + (f", replaced by {self.by}" if self.by else "")
+
+
+@dataclass(frozen=True)
 class Shrink:
     """Take away the last broker of a pool, whose disk left the cluster. Checked again before it is done."""
 
@@ -224,9 +239,12 @@ class RollPod:
     """It does not serve: nobody waits until all others do."""
     asked: bool = False
     """It is made from the present spec already, and someone asked that it restarts."""
+    replaced: bool = False
+    """Its disk was given up, and its claim goes: the next pod of its name starts on another one."""
 
     def __str__(self) -> str:
         why = "as kubectl rollout restart says" if self.asked else "the spec of its pool changed"
+        why = "its disk was given up" if self.replaced else why
         return f"Restart {self.pod} ({why})"
 
 
@@ -239,6 +257,7 @@ Action = (
     | StartDrain
     | CancelDrain
     | RemoveMember
+    | GiveUpDisk
     | Shrink
     | RemoveClaim
     | HoldDeletion
@@ -277,6 +296,7 @@ class Gate(StrEnum):
     DRAINING = "Draining"
     REMOVED_DISK = "RemovedDisk"
     HIBERNATED = "Hibernated"
+    REPLACE_REFUSED = "ReplaceRefused"
     SHRINK_REFUSED = "ShrinkRefused"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"
 

@@ -35,10 +35,7 @@ def noted(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> dict[str, Depart
     kept = {}
     for pod, departure in snapshot.departures().items():
         if _is_there(pod, snapshot, pools):
-            is_back = (
-                _stays(pod, snapshot, pools) and is_member(departure.disk, snapshot) and not _drains(pod, snapshot)
-            )
-            keeps = _is_of(pod, departure, snapshot) and not is_back
+            keeps = is_of(pod, departure, snapshot) and not _is_back(pod, departure, snapshot, pools)
         else:
             keeps = departure.claim != "" and departure.claim == claim_of(pod, snapshot)
         if keeps:
@@ -70,7 +67,11 @@ def gone(pool: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> str:
     """
     pod = _last(pool, snapshot, pools)
     departure, broker = snapshot.departures().get(pod), snapshot.brokers.get(pod)
-    if departure is not None and _is_of(pod, departure, snapshot):
+    if departure is not None and departure.lost:
+        return ""
+    if departure is not None and departure.lost:
+        return ""
+    if departure is not None and is_of(pod, departure, snapshot):
         return departure.disk if is_member(departure.disk, snapshot) is False else ""
     if pools[pool].leaving is None or broker is None or not broker.cluster_id:
         return ""
@@ -116,7 +117,7 @@ def claim_of(pod: str, snapshot: Snapshot) -> str:
 
 def _next(pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], hold: Wait | None) -> Next:
     departure, broker = snapshot.departures().get(pod), snapshot.brokers.get(pod)
-    if departure is not None and not _is_of(pod, departure, snapshot):
+    if departure is not None and (departure.lost or not is_of(pod, departure, snapshot)):
         departure = None
     if departure is None and broker is None:
         return Next(waits=(Wait(Gate.UNKNOWN_BROKER, f"{pod} goes, and does not tell which disk it is on"),))
@@ -144,10 +145,16 @@ def _next(pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPl
     return Next((RemoveMember(pod, disk),))
 
 
-def _is_of(pod: str, departure: Departure, snapshot: Snapshot) -> bool:
+def is_of(pod: str, departure: Departure, snapshot: Snapshot) -> bool:
     """Whether the pod is still on the disk that was noted: its claim is the same one, and no other disk is told."""
     broker = snapshot.brokers.get(pod)
     return departure.claim == claim_of(pod, snapshot) and (broker is None or broker.disk == departure.disk)
+
+
+def _is_back(pod: str, departure: Departure, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bool:
+    """Whether it began to go, shall stay, and is given segments."""
+    is_given = is_member(departure.disk, snapshot) and not _drains(pod, snapshot)
+    return not departure.lost and _stays(pod, snapshot, pools) and bool(is_given)
 
 
 def _drains(pod: str, snapshot: Snapshot) -> bool:

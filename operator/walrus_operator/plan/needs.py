@@ -14,6 +14,7 @@ from walrus_operator.plan.actions import (
     CancelDrain,
     Dismiss,
     Gate,
+    GiveUpDisk,
     Grow,
     HoldDeletion,
     MakeSecret,
@@ -61,7 +62,9 @@ def touched(action: Action, names: Names) -> Ref | None:
             return action.ref
         case Advertise():
             return Ref(POD.name, names.namespace, action.pod)
-        case RestartPod() | RollPod() | TransferLeadership() | StartDrain() | CancelDrain() | RemoveMember():
+        case RestartPod() | RollPod() | TransferLeadership():
+            return Ref(STATEFUL_SET.name, names.namespace, action.pod.rpartition("-")[0])
+        case StartDrain() | CancelDrain() | RemoveMember() | GiveUpDisk():
             return Ref(STATEFUL_SET.name, names.namespace, action.pod.rpartition("-")[0])
         case _:
             return None

@@ -38,6 +38,7 @@ from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
 from walrus_operator.plan.pausing import paused
 from walrus_operator.plan.pools import PoolPlan, plan_pools
 from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_taken, taken, unbound
+from walrus_operator.plan.replacing import replace_lost
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 
 
@@ -153,16 +154,18 @@ def _steps(
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
     seen = {name: revision for name, revision in revisions.items() if name not in unseen}
     founder = restart_founder(spec, snapshot)
+    replacing = replace_lost(now.owner, snapshot, pools)
     urgent: tuple[Action, ...] = (
         *_dismiss(spec, pools, now),
         *_shrink(spec, snapshot, pools, now),
         *take_back(snapshot, pools),
+        *replacing.steps,
         *((founder,) if founder is not None else ()),
         *roll_broken(snapshot, seen),
     )
     missing = unfounded(snapshot) or _not_serving(snapshot, pools, everyone=False)
     if missing is not None:
-        return urgent, () if urgent else (missing,)
+        return urgent, replacing.waits if urgent else (*replacing.waits, missing)
     newcomer = _not_serving(snapshot, pools, everyone=True)
     noticed = all(_is_noticed(found) for found in snapshot.sets().values())
     grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
@@ -173,7 +176,8 @@ def _steps(
     leaving = Next()
     if not grown and newcomer is None and noticed and pools.keys() <= snapshot.sets().keys():
         leaving = depart(now.owner, snapshot, pools, hold or _restarting(rolling))
-    return (*urgent, *grown, *rolling, *leaving.steps), tuple(dict.fromkeys((*waits, *leaving.waits)))
+    waits = [*replacing.waits, *waits, *leaving.waits]
+    return (*urgent, *grown, *rolling, *leaving.steps), tuple(dict.fromkeys(waits))
 
 
 def _restarting(rolling: tuple[Action, ...]) -> Wait | None:

@@ -14,6 +14,7 @@ from walrus_operator.plan.actions import (
     CancelDrain,
     Dismiss,
     Done,
+    GiveUpDisk,
     Grow,
     HoldDeletion,
     MakeSecret,
@@ -44,6 +45,7 @@ class Reason(StrEnum):
     DRAINING = "Draining"
     DRAIN_CANCELLED = "DrainCancelled"
     MEMBER_REMOVED = "MemberRemoved"
+    DISK_GIVEN_UP = "DiskGivenUp"
     SHRUNK = "Shrunk"
     CONFIG_CHANGED = "ConfigChanged"
     ADVERTISED = "Advertised"
@@ -119,6 +121,8 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.DRAINING, str(action)))
             case CancelDrain():
                 made.append(Event(Reason.DRAIN_CANCELLED, str(action)))
+            case GiveUpDisk():
+                made.append(Event(Reason.DISK_GIVEN_UP, str(action)))
             case RemoveMember():
                 made.append(Event(Reason.MEMBER_REMOVED, str(action)))
             case Shrink():
