@@ -8,7 +8,7 @@ from examples import SMALLEST, changed, with_pool
 from simapi import Crash
 from simkube import SimKube
 from walrus_operator.kube.api import Denied
-from walrus_operator.objects import CLAIM, CONFIG_MAP, STATEFUL_SET, Ref
+from walrus_operator.objects import CLAIM, CLUSTER, CONFIG_MAP, STATEFUL_SET, Ref
 
 FIVE = with_pool(SMALLEST, replicas=5)
 DEPARTURES = Ref(CONFIG_MAP.name, "shop", "orders-departures")
@@ -29,7 +29,8 @@ class Watched(SimKube):
         return await super().apply(manifest)
 
     async def delete(self, ref, uid):
-        if ref.kind == CLAIM.name and ref in self.objects:
+        ends = "deletionTimestamp" in self.objects[Ref(CLUSTER.name, "shop", "orders")]["metadata"]
+        if ref.kind == CLAIM.name and ref in self.objects and not ends:
             assert not self.is_member(ref.name.removeprefix("data-"))
         if ref.kind == STATEFUL_SET.name:
             assert self.objects[ref]["spec"]["replicas"] == 0
@@ -322,3 +323,19 @@ def test_nobody_goes_from_a_cluster_that_hibernates_and_everyone_does_once_it_wa
     kube.put("orders", SMALLEST)
     converge(kube)
     assert len(kube.pods()) == len(members(kube)) == 3
+
+
+def test_claims_of_a_pool_that_went_before_go_with_the_cluster_where_its_policy_says_so():
+    kube = started(SMALLEST)
+    renamed = changed(SMALLEST, pools=[{**SMALLEST["pools"][0], "name": "better"}])
+    kube.put("orders", renamed)
+    converge(kube)
+    kube.put("orders", changed(renamed, deletionPolicy="Delete"))
+    converge(kube)
+    assert claim("orders-better-0") in kube.objects
+    assert claim("orders-general-0") not in kube.objects
+    kube.remove("WalrusCluster", "orders")
+    for _ in range(5):
+        Operator(kube).once()
+        kube.step()
+    assert not [ref for ref in kube.objects if ref.kind == CLAIM.name]

@@ -34,7 +34,8 @@ def plan_deletion(snapshot: Snapshot) -> Plan:
     stop = paused(snapshot)
     if stop is not None:
         return Plan(waits=(replace(stop, detail=f"its claims go, and then it, once it is not paused: {stop.detail}"),))
-    pools = {*snapshot.sets(), *_pools(cluster)}
+    left = {cluster.names.place(pod)[0] for pod in snapshot.departures()}
+    pools = {*snapshot.sets(), *_pools(cluster), *left}
     claims = [
         RemoveClaim(Ref(CLAIM.name, cluster.key.namespace, name), claim.uid)
         for name, claim in sorted(snapshot.claims.items())

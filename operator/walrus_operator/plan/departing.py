@@ -73,7 +73,7 @@ def gone(pool: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> str:
         return ""
     if departure is not None and is_of(pod, departure, snapshot):
         return departure.disk if is_member(departure.disk, snapshot) is False else ""
-    if pools[pool].leaving is None or broker is None or not broker.cluster_id:
+    if not pools[pool].leaving or broker is None or not broker.cluster_id:
         return ""
     return broker.disk if is_member(broker.disk, snapshot) is False else ""
 
@@ -83,7 +83,7 @@ def depart(owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], hold
 
     *hold* keeps it from beginning, and from nothing else.
     """
-    leaving = [_last(name, snapshot, pools) for name, pool in pools.items() if pool.leaving is not None]
+    leaving = [_last(name, snapshot, pools) for name, pool in pools.items() if pool.leaving]
     begun = [pod for pod in leaving if pod in snapshot.departures()]
     for pod in (begun or leaving)[:1]:
         return _next(pod, owner, snapshot, pools, hold)

@@ -36,7 +36,7 @@ from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.holding import held
 from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
 from walrus_operator.plan.pausing import paused
-from walrus_operator.plan.pools import PoolPlan, plan_pools
+from walrus_operator.plan.pools import PoolPlan, plan_pools, without_last
 from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_taken, taken, unbound
 from walrus_operator.plan.replacing import replace_lost
 from walrus_operator.plan.roll import outdated, roll, roll_broken
@@ -79,9 +79,7 @@ def plan(
 def _as_it_is(name: str, pool: PoolPlan, snapshot: Snapshot) -> PoolPlan:
     """The plan of a pool without anyone who comes or begins to go; who has begun to goes on."""
     begun = snapshot.cluster.names.pod(name, pool.now.replicas - 1) in snapshot.departures()
-    return replace(
-        pool, target=min(pool.target, pool.now.asked), dismissed=None, leaving=pool.leaving if begun else None
-    )
+    return replace(pool, target=min(pool.target, pool.now.asked), dismissed=None, leaving=pool.leaving and begun)
 
 
 def _plan(
@@ -186,7 +184,7 @@ def _restarting(rolling: tuple[Action, ...]) -> Wait | None:
 
 def _asleep(pools: dict[str, PoolPlan]) -> tuple[Wait, ...]:
     """Brokers that shall go from a cluster that hibernates hand over what they have once they are awake."""
-    asked = {name: pool for name, pool in pools.items() if pool.leaving is not None}
+    asked = {name: pool for name, pool in pools.items() if pool.leaving}
     if not asked:
         return ()
     fewer = ", ".join(f"pool {name} from {pool.now.replicas} to {pool.target}" for name, pool in asked.items())
@@ -201,9 +199,8 @@ def _shrink(spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], n
     for name, pool in pools.items():
         disk = gone(name, snapshot, pools) if name in snapshot.sets() and pool.now.replicas else ""
         if disk:
-            last = pool.now.replicas - 1
-            fewer = replace(pool.now, replicas=last, asked=min(pool.now.asked, last))
-            made.append(Shrink(_set(spec, now, name, fewer), now.owner.names.pod(name, last), disk))
+            fewer = without_last(pool.now)
+            made.append(Shrink(_set(spec, now, name, fewer), now.owner.names.pod(name, fewer.replicas), disk))
     return made
 
 

@@ -25,8 +25,8 @@ class PoolPlan:
     refused: tuple[Wait, ...] = ()
     dismissed: PoolFacts | None = None
     """The same without the last broker, where that one never joined and nobody asks for it."""
-    leaving: PoolFacts | None = None
-    """The same without the last broker, where that one is part of the cluster and nobody asks for it."""
+    leaving: bool = False
+    """Whether the last broker is part of the cluster and nobody asks for it."""
 
     @property
     def over(self) -> bool:
@@ -112,10 +112,15 @@ def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snaps
 
 
 def _scaled(plan: PoolPlan, scale: _Scale) -> PoolPlan:
-    fewer = replace(plan.now, replicas=scale.now - 1, asked=min(scale.asked, scale.now - 1))
-    return replace(
-        plan, dismissed=fewer if scale.dismiss else None, leaving=fewer if scale.leave and not scale.dismiss else None
-    )
+    if scale.dismiss:
+        return replace(plan, dismissed=without_last(plan.now))
+    return replace(plan, leaving=scale.leave)
+
+
+def without_last(facts: PoolFacts) -> PoolFacts:
+    """The pool with one broker less."""
+    last = facts.replicas - 1
+    return replace(facts, replicas=last, asked=min(facts.asked, last))
 
 
 @dataclass(frozen=True)
