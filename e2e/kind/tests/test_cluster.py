@@ -111,7 +111,9 @@ def test_a_single_broker_becomes_three_with_three_copies_and_as_few_as_hold_them
     assert (status["replication"]["factor"], status["replication"]["writeQuorum"]) == (3, 2)
     assert first in {pod["metadata"]["uid"] for pod in cluster.pods()}, "the first broker was not touched"
 
-    cluster.set_replicas(2)
+    (pool,) = cluster.resource()["spec"]["pools"]
+    least = {"replication": {"factor": 1}, "pools": [pool | {"replicas": 1}]}
+    cluster.kubectl.patch("wc", cluster.name, {"spec": least})
     cluster.wait_for("the refusal to shrink", lambda _: cluster.condition("SpecAccepted").get("status") == "False")
     refusal = cluster.condition("SpecAccepted")
     assert refusal["reason"] == "ShrinkRefused"
@@ -120,14 +122,14 @@ def test_a_single_broker_becomes_three_with_three_copies_and_as_few_as_hold_them
 
     # What was acknowledged by two brokers stays on two, whatever later records need.
     cluster.set_replicas(3)
-    cluster.kubectl.patch("wc", cluster.name, {"spec": {"replication": {"factor": 1}}})
     cluster.wait_for("two copies", lambda found: found["status"]["replication"].get("copiesNeeded") == 2)
+    cluster.kubectl.patch("wc", cluster.name, {"spec": {"deletionPolicy": "Retain"}})
     cluster.set_replicas(2)
     cluster.wait_ready()
     assert len(cluster.pods()) == len(cluster.members()) == 2
     workbench.check(cluster.bootstrap, "growing", load.acked)
 
-    # With the policy Retain the claim is left, and bears a disk that is out of the cluster.
+    # The claim is left, and bears a disk that is out of the cluster.
     cluster.set_replicas(3)
     cluster.wait_for(
         "the claim in the way", lambda found: found["status"].get("plan", {}).get("blockedBy") == "RemovedDisk"
