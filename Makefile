@@ -28,10 +28,9 @@ test-rust:
 	@$(ENV); cd storage_core && cargo test --locked --workspace --exclude walrus-python
 	cargo test --locked --package walrus-trials --features schedules,seeded-bugs --test schedules
 
-# Most Python tests wait for real processes, so one more of them runs at a time than there are cores, and four at most: a
-# file's tests in the order of the file.
+# Most Python tests wait for real processes, so several of them run at a time: a file's tests in the order of the file.
 test-python:
-	@$(ENV); uv run --frozen --no-sync pytest --numprocesses $$(($$(nproc) < 4 ? $$(nproc) + 1 : 4)) --dist loadfile
+	@$(ENV); uv run --frozen --no-sync pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-spark: setup ## Tests of the Spark side with another Spark: make test-spark PYSPARK=4.2.1
 	@$(ENV); uv run --frozen --no-sync --with pyspark==$(PYSPARK) pytest pipeline/tests
