@@ -212,6 +212,20 @@ def test_a_vote_of_a_disk_that_does_not_vote_does_not_count(alone: Alone) -> Non
     assert alone.raft.status().state == "candidate"
 
 
+def test_a_disk_that_does_not_know_yet_that_it_votes_votes(tmp_path: Path) -> None:
+    """It was killed when it became the second voter, and came back without that entry once the leader had given up
+    leading for want of it. Asked for its vote, it said nothing, and nobody was ever elected again.
+    """
+    alone = Alone(tmp_path, frozenset({LEADER}))
+    last = {"last_log_index": 9, "last_log_term": 1}
+    assert alone.hear(type="ask_vote", term=2, **last) == [{"type": "would_vote", "term": 2}]
+    assert alone.hear(type="request_vote", term=2, **last) == [{"type": "vote", "term": 2}]
+    assert alone.hear(type="request_vote", term=2, **last) == [{"type": "vote", "term": 2}]
+    alone.raft.election_deadline = 0.0
+    alone.raft.tick(0.0)
+    assert alone.raft.status().state == "observer"
+
+
 def test_nobody_stands_before_a_majority_would_vote(alone: Alone) -> None:
     """A member that was cut off comes back with the term it left with, and deposes nobody."""
     for _ in range(5):

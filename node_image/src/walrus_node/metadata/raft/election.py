@@ -56,7 +56,9 @@ class Election(Proposals):
         hears_leader = self.leader == self._me or monotonic() - self._leader_heard_at < ELECTION_S[0]
         if self.leader not in (None, node) and hears_leader:
             return
-        if self.is_voter and message["term"] > self.term and self._is_up_to_date(message):
+        # Whether this disk votes is the candidate's to say, which may know of a change that has not come here yet: the
+        # candidate counts its own voters only. Ongaro, "Consensus: Bridging Theory and Practice", 4.2.2.
+        if message["term"] > self.term and self._is_up_to_date(message):
             self._send(node, {"type": "would_vote", "term": message["term"]})
 
     def _on_would_vote(self, node: Node, message: Message) -> None:
@@ -106,7 +108,7 @@ class Election(Proposals):
         return may_stand or not self.other_voters
 
     def _on_request_vote(self, node: Node, message: Message) -> None:
-        if not self.is_voter or message["term"] < self.term or self.role == LEADER:
+        if message["term"] < self.term or self.role == LEADER:
             return
         if self.voted_for not in (None, node.id) or not self._is_up_to_date(message):
             return
