@@ -180,3 +180,26 @@ def test_windows_hold_up_no_repair():
     kube.put("orders", SMALLEST | windows, annotations={REPLACE: lost})
     converge(kube)
     assert condition(kube, "Ready")["status"] == "True"
+
+
+def test_a_disk_that_was_noted_as_lost_and_is_back_is_a_broker_like_all_others():
+    """An operator died between the note and the call: the pod would not have followed any new spec."""
+    kube = started()
+    node = node_of(kube, 1)
+    lost = lose_node(kube, 1)
+    order(kube, lost)
+    kube.crash_at, kube.crash_before = kube.writes + 1, False
+    with pytest.raises(Crash):
+        Operator(kube).once()
+    assert DEPARTURES in kube.objects
+    assert lost in kube.members["cluster-1"]
+    kube.crash_at = None
+    kube.nodes.back(node)
+    for _ in range(3):
+        kube.step()
+    kube.put("orders", SMALLEST | {"version": "2.0.0"})
+    converge(kube)
+    assert lost in kube.members["cluster-1"]
+    assert DEPARTURES not in kube.objects
+    assert condition(kube, "Ready")["status"] == "True"
+    assert {pod["spec"]["containers"][0]["image"] for pod in kube.pods().values()} == {"walrus/walrus-node:2.0.0"}

@@ -69,8 +69,6 @@ def gone(pool: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> str:
     departure, broker = snapshot.departures().get(pod), snapshot.brokers.get(pod)
     if departure is not None and departure.lost:
         return ""
-    if departure is not None and departure.lost:
-        return ""
     if departure is not None and is_of(pod, departure, snapshot):
         return departure.disk if is_member(departure.disk, snapshot) is False else ""
     if not pools[pool].leaving or broker is None or not broker.cluster_id:
@@ -152,9 +150,12 @@ def is_of(pod: str, departure: Departure, snapshot: Snapshot) -> bool:
 
 
 def _is_back(pod: str, departure: Departure, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bool:
-    """Whether it began to go, shall stay, and is given segments."""
-    is_given = is_member(departure.disk, snapshot) and not _drains(pod, snapshot)
-    return not departure.lost and _stays(pod, snapshot, pools) and bool(is_given)
+    """Whether it began to go, shall stay, and is given segments; or nobody says any more that its disk is lost."""
+    if not is_member(departure.disk, snapshot):
+        return False
+    if departure.lost:
+        return snapshot.cluster.replace != departure.disk
+    return _stays(pod, snapshot, pools) and not _drains(pod, snapshot)
 
 
 def _drains(pod: str, snapshot: Snapshot) -> bool:

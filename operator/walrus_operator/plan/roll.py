@@ -53,7 +53,8 @@ def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]
 
     A broker that goes is left as it is.
     """
-    old = [pod for pod in outdated(snapshot, revisions) if pod.name not in snapshot.departures()]
+    going = {name for name, departure in snapshot.departures().items() if not departure.lost}
+    old = [pod for pod in outdated(snapshot, revisions) if pod.name not in going]
     leading = snapshot.leader()
     # The first of each pool: of a dictionary, the last entry of a key stays.
     followers = {pod.pool: pod for pod in reversed(old) if leading is None or pod.name != leading[0]}
