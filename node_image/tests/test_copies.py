@@ -4,7 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +123,56 @@ def test_a_silent_node_is_made_up_for_after_the_grace_by_one_that_is_there(node:
     silent.kill()
     wait_whole(nodes[0], without=gone)
     check_reads(nodes[1])
+
+
+@pytest.fixture
+def small_disk(node: Make) -> Iterator[Make]:
+    """Makes nodes whose data lie on file systems of 256 MiB, one for each."""
+    mounted: list[Path] = []
+
+    def make(*flags: str) -> NodeProcess:
+        made = node(*flags)
+        made.data.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", "size=256m", "none", str(made.data)]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        if tried.returncode:
+            pytest.skip(f"NOT RUN: this user cannot mount a file system: {tried.stderr.strip()}")
+        mounted.append(made.data)
+        return made
+
+    yield make
+    for path in mounted:
+        # The nodes still run, and the file system goes with the last file that they have open.
+        subprocess.run(["umount", "--lazy", str(path)], check=True, timeout=60)
+
+
+def test_a_node_that_joins_takes_its_share_of_the_copies(small_disk: Make) -> None:
+    nodes = start(small_disk, 3)
+    value = "x" * 60_000
+    for _ in range(250):
+        wait_until("it is taken", lambda: say(nodes[0], f"PUT logs {value}") == "OK")
+    wait_whole(nodes[0])
+    joined = small_disk("--join", nodes[0].raft_address, "--node-id", "4", *FLAGS)
+    joined.start().wait_ready()
+    assert held(joined) == 0
+    with admin(nodes[0]) as client:
+        client.set_config({"copies.imbalance_max_points": 1})
+
+    def sealed_copies() -> dict[int, int]:
+        """How many sealed copies each node has; nothing while one of them is on its way or leaves."""
+        by_node = dict.fromkeys(range(1, 5), 0)
+        for segment in cluster_segments(nodes[0]):
+            copies = segment["copies"] if segment["state"] == "sealed" else []
+            if len(copies) not in (0, 3) or any(copy["state"] != "verified" for copy in copies):
+                return {}
+            for copy in copies:
+                by_node[copy["node_id"]] += 1
+        return by_node
+
+    def is_spread() -> bool:
+        copies = sealed_copies()
+        return bool(copies) and copies[4] > 0 and max(copies.values()) < sum(copies.values()) / 3
+
+    wait_until("the copies are spread", is_spread, timeout_s=TIMEOUT_S)
+    wait_whole(nodes[0])
+    check_reads(joined)

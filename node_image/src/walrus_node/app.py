@@ -112,7 +112,9 @@ async def _start(
     addresses = ground.advertised(serving.bound)
     registration = ground.registration(addresses, entered.node_id)
     listeners = ground.listeners(data_plane.addresses())
-    controller = Controller(entered.node_id, registration, listeners, entered.store, data_plane, presence)
+    controller = Controller(
+        entered.node_id, registration, listeners, entered.store, data_plane, presence, ground.config.data_dir
+    )
     closing.add(controller.stop)
     on_duty = OnDuty(serving, controller)
     view.reach(on_duty)

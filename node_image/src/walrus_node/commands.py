@@ -55,9 +55,10 @@ def remove_organisation(name: str) -> Command:
     return {"remove_organisation": {"name": name}}
 
 
-def renew_lease(node_id: int, process: UUID, *, asked_boottime_ms: int) -> Command:
-    """Renew a node's lease, which counts from when it was asked for."""
-    return {"renew_lease": {"node": node_id, "process": str(process), "asked_boottime_ms": asked_boottime_ms}}
+def renew_lease(node_id: int, process: UUID, *, asked_boottime_ms: int, disk_bytes: int) -> Command:
+    """Renew a node's lease, which counts from when it was asked for, and tell the size of its disk (0: not told)."""
+    lease: dict[str, object] = {"node": node_id, "process": str(process), "asked_boottime_ms": asked_boottime_ms}
+    return {"renew_lease": {**lease, "disk_bytes": disk_bytes} if disk_bytes else lease}
 
 
 def raise_level(level: int) -> Command:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import walrus_core
@@ -67,8 +69,10 @@ class Controller:
         store: MetadataStore[ClusterState],
         data_plane: DataPlane,
         presence: Presence,
+        data_dir: Path,
     ) -> None:
         self._node_id = node_id
+        self._data_dir = data_dir
         self._registration = registration
         self._listeners = listeners
         self._store = store
@@ -138,13 +142,20 @@ class Controller:
 
     async def _renew_lease(self) -> None:
         asked_ms = _boottime_ms()
-        command = renew_lease(self._node_id, self._registration.process, asked_boottime_ms=asked_ms)
+        process, disk_bytes = self._registration.process, self._disk_bytes()
+        command = renew_lease(self._node_id, process, asked_boottime_ms=asked_ms, disk_bytes=disk_bytes)
         outcome = await asyncio.wrap_future(self._store.propose(envelope(command), timeout=LEASE_MS / 1_000))
         if isinstance(outcome, Applied):
             self._lease_until_ms = asked_ms + LEASE_MS
         elif isinstance(outcome, Rejected):
             self._removed = outcome.reason == "UnknownNode"
             log.error("the lease is refused: %s", outcome.message)
+
+    def _disk_bytes(self) -> int:
+        """The size of the file system that the data lie on, which may grow; 0 until all members know such."""
+        if not self._store.read().metadata.knows_disk_sizes():
+            return 0
+        return shutil.disk_usage(self._data_dir).total
 
     def _listeners_that_all_know(self) -> tuple[Listener, ...]:
         """The listeners as clients reach them now, once every member understands their registration."""

@@ -61,6 +61,7 @@ DYNAMIC: Mapping[str, Check] = {
     "segments.rolls_per_second_max": _number(1, 1_000_000),
     "copies.grace_ms": _number(0, 365 * _DAY_MS),
     "copies.moves_max": _number(0, 10_000),
+    "copies.imbalance_max_points": _number(1, 100),
     "copies.bytes_per_second": _number(1, 1 << 40),
     "scrub.bytes_per_second": _number(1, 1 << 40),
     "scrub.interval_ms": _number(10, 365 * _DAY_MS),

@@ -21,6 +21,8 @@ struct Key {
 /// Default of `copies.grace_ms`: a node may be restarted, or moved by Kubernetes, in that time.
 const COPIES_GRACE_MS: u64 = 600_000;
 const COPIES_MOVES_MAX: u64 = 16;
+/// Default of `copies.imbalance_max_points`.
+const COPIES_IMBALANCE_MAX_POINTS: u64 = 10;
 
 const COPIES_BYTES_PER_SECOND: u64 = 64 << 20;
 const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;
@@ -32,7 +34,7 @@ const CREATIONS_PER_SECOND_MAX: u64 = 500;
 /// Default of `segments.rolls_per_second_max`: each roll is two commands of the metadata, and a log on some disks.
 const ROLLS_PER_SECOND_MAX: u64 = 500;
 
-const KEYS: [Key; 15] = [
+const KEYS: [Key; 16] = [
     Key { name: "segments.max_entries", min: 1, max: 1 << 40, level: 1 },
     Key { name: "segments.max_bytes", min: 1, max: 1 << 50, level: 1 },
     // Age at which a segment is rolled; 0 turns rolls by age off.
@@ -46,6 +48,8 @@ const KEYS: [Key; 15] = [
     Key { name: "copies.grace_ms", min: 0, max: 365 * DAY_MS, level: 1 },
     // Copies that are made at once, in the whole cluster; 0: none.
     Key { name: "copies.moves_max", min: 0, max: 10_000, level: 1 },
+    // Percentage points by which a disk may be fuller than all disks together before its copies move; 100: they never do.
+    Key { name: "copies.imbalance_max_points", min: 1, max: 100, level: 8 },
     // Limit on the rate at which one node makes copies of segments that lack some.
     Key { name: "copies.bytes_per_second", min: 1, max: 1 << 40, level: 1 },
     // Limit on the rate at which one node reads its sealed copies to see whether they are still whole.
@@ -79,6 +83,11 @@ impl ClusterConfig {
     pub(crate) fn copies_moves_max(&self) -> usize {
         let moves = self.entries.get("copies.moves_max").copied().unwrap_or(COPIES_MOVES_MAX);
         usize::try_from(moves).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn copies_imbalance_max_points(&self) -> u64 {
+        let points = self.entries.get("copies.imbalance_max_points").copied();
+        points.unwrap_or(COPIES_IMBALANCE_MAX_POINTS)
     }
 
     /// Limit on the rate at which one node makes copies of segments that lack some.

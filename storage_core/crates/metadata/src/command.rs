@@ -54,6 +54,11 @@ impl Envelope {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes what it serializes by reference")]
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 #[derive(Deserialize)]
 struct VersionOnly {
     v: u32,
@@ -117,6 +122,9 @@ pub enum Command {
         /// The new [`crate::Node::asked_boottime_ms`].
         #[serde(default)]
         asked_boottime_ms: u64,
+        /// The new [`crate::Node::disk_bytes`]; 0 leaves it as it is.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        disk_bytes: u64,
     },
     /// Marks a node full, up again or about to stop; refused to an older process. It changes nothing where the node drains, or is
     /// about to stop already.

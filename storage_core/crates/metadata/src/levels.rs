@@ -10,7 +10,7 @@ use crate::state::{FIRST_LEVEL, Metadata, NodeState, Protocol};
 use crate::topic_config::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 
 /// The highest level that this version knows.
-pub const LEVEL: u32 = 7;
+pub const LEVEL: u32 = 8;
 /// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
@@ -27,6 +27,8 @@ const RETENTION_LEVEL: u32 = 6;
 /// more partitions and are compacted, and from which nodes say that they are about to stop, where they speak Kafka's protocol, and how
 /// their listeners are called.
 const PLACEMENT_LEVEL: u32 = 7;
+/// Level from which nodes say how large their disks are, so that copies move from full disks to emptier ones.
+const DISKS_LEVEL: u32 = 8;
 
 impl Command {
     /// The level that a cluster must have reached before this command may be proposed.
@@ -55,6 +57,7 @@ impl Command {
             | Self::RepeatCompaction { .. }
             | Self::FinishCompaction { .. }
             | Self::SetNodeState { state: NodeState::Stopping, .. } => PLACEMENT_LEVEL,
+            Self::RenewLease { disk_bytes, .. } if *disk_bytes > 0 => DISKS_LEVEL,
             Self::DeleteRecords { .. } | Self::Expire { .. } | Self::ReportBegun { .. } => RETENTION_LEVEL,
             Self::ReportCopies { reports, .. } if reports.iter().any(|report| report.contents.is_some()) => {
                 RETENTION_LEVEL
@@ -110,6 +113,12 @@ impl Metadata {
     #[must_use]
     pub fn knows_placement(&self) -> bool {
         self.level >= PLACEMENT_LEVEL
+    }
+
+    /// Whether nodes may say how large their disks are.
+    #[must_use]
+    pub fn knows_disk_sizes(&self) -> bool {
+        self.level >= DISKS_LEVEL
     }
 
     /// Refuses a command of a level that the cluster has not reached.

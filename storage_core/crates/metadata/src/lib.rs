@@ -13,6 +13,7 @@ mod command;
 mod compaction;
 mod comparison;
 mod creations;
+mod disks;
 mod expiry;
 mod leads;
 mod levels;

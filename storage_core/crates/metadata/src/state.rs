@@ -10,6 +10,7 @@ use uuid::Uuid;
 use walrus_model::{Descriptor, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication, TopicId};
 
 use crate::cluster_config::ClusterConfig;
+use crate::command::is_zero;
 use crate::compaction::TombstoneMarks;
 use crate::creations::Creations;
 use crate::leads::Leads;
@@ -123,6 +124,9 @@ pub struct Node {
     /// Wall clock of its machine at the node's last renewal, milliseconds since the epoch; 0 until it has renewed its lease.
     #[serde(default)]
     pub clock_ms: u64,
+    /// Size of the file system that its disk is on, in bytes; 0 until it has said so. Copies are spread by it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub disk_bytes: u64,
     /// Version of the metadata at the last change of this node but its lease: what commands compare with.
     pub version: u64,
 }

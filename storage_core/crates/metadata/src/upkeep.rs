@@ -4,13 +4,17 @@
 //! A segment is whole with n verified copies on nodes that stay, or w where its topic wants fewer by now than had to
 //! acknowledge it. A node stays unless it is drained, its disk is gone, or it was silent for longer than the grace. What
 //! may be given up must have been made elsewhere before: w verified copies stay in any case.
+//!
+//! Where every segment has its copies, they move from disks that are much fuller than the others, such as those that were there
+//! before a node joined: a copy too many is made on the emptiest disk, and then the one on the fullest is given up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use walrus_model::{DiskId, NodeId, ReplicaRef, SegmentId, TopicId};
 
 use crate::command::Command;
+use crate::disks::{Disks, Relief};
 use crate::presence::Present;
 use crate::segment::{CopyState, Segment, SegmentState};
 use crate::state::{Metadata, Node, NodeState};
@@ -60,6 +64,12 @@ pub struct CopyChange {
 }
 
 impl CopyChange {
+    fn of(segment: &Segment, added: Vec<ReplicaRef>, given_up: Vec<ReplicaRef>) -> Self {
+        let (descriptor, version) = (&segment.descriptor, segment.version);
+        let (topic, partition, segment) = (descriptor.topic, descriptor.partition, descriptor.id);
+        Self { topic, partition, segment, version, added, given_up }
+    }
+
     /// The command that makes the change.
     #[must_use]
     pub fn command(&self) -> Command {
@@ -74,6 +84,7 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
     let mut look = Look::new(metadata, present);
     let mut wanting: Vec<(usize, &Segment, usize)> = Vec::new();
     let mut progress = Progress::default();
+    let mut has_spare = false;
     for (segment, wanted) in metadata.segments() {
         if !matches!(segment.state, SegmentState::Sealed(_)) {
             continue;
@@ -85,6 +96,7 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
             progress.under_replicated += u64::from(copies.verified.len() < wanted);
             progress.without_copy += u64::from(copies.verified.is_empty());
         }
+        has_spare |= copies.verified.len() + copies.filling > wanted;
         progress.moving += copies.filling as u64;
         progress.damaged += copies.damaged.len() as u64;
         if copies.verified.len() != wanted || copies.is_untidy() {
@@ -94,7 +106,11 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
     look.moves_left = look.moves_max.saturating_sub(usize::try_from(progress.moving).unwrap_or(usize::MAX));
     wanting.sort_by_key(|(verified, ..)| *verified); // the sort is stable, so topics and numbers stay in order
     let changes = wanting.into_iter().filter_map(|(_, segment, wanted)| look.change(segment, wanted));
-    let changes = changes.take(CHANGES_MAX).collect();
+    let mut changes: Vec<CopyChange> = changes.take(CHANGES_MAX).collect();
+    // One group of moves ends before the next begins: then the counts of the disks say what the last one has brought.
+    if changes.is_empty() && !has_spare {
+        changes = look.spread();
+    }
     Upkeep { changes, progress }
 }
 
@@ -127,8 +143,8 @@ struct Look<'a> {
     metadata: &'a Metadata,
     /// Disks of the nodes that stay.
     staying: BTreeSet<DiskId>,
-    /// Nodes that can be given copies now: by disk, how many they have or will have.
-    takers: BTreeMap<DiskId, (ReplicaRef, u64)>,
+    /// What these disks have or will have.
+    disks: Disks,
     moves_max: usize,
     moves_left: usize,
 }
@@ -141,21 +157,8 @@ impl<'a> Look<'a> {
                 && present.staying.contains(&node.id)
         };
         let staying: BTreeSet<DiskId> = metadata.nodes.values().filter(stays).map(|node| node.disk).collect();
-        let takes = |node: &&Node| {
-            staying.contains(&node.disk) && node.state == NodeState::Up && present.alive.contains(&node.id)
-        };
-        let mut takers: BTreeMap<DiskId, (ReplicaRef, u64)> = metadata
-            .nodes
-            .values()
-            .filter(takes)
-            .map(|node| (node.disk, (ReplicaRef { node: node.id, disk: node.disk }, 0)))
-            .collect();
-        for replica in metadata.segments().flat_map(|(segment, _)| segment.stored_on()) {
-            if let Some((_, held)) = takers.get_mut(&replica.disk) {
-                *held += 1;
-            }
-        }
-        Self { metadata, staying, takers, moves_max: metadata.config.copies_moves_max(), moves_left: 0 }
+        let disks = Disks::new(metadata, present, &staying);
+        Self { metadata, staying, disks, moves_max: metadata.config.copies_moves_max(), moves_left: 0 }
     }
 
     fn sort(&self, segment: &Segment) -> Copies {
@@ -198,27 +201,16 @@ impl<'a> Look<'a> {
         if added.is_empty() && given_up.is_empty() {
             return None;
         }
-        let (descriptor, version) = (&segment.descriptor, segment.version);
-        let (topic, partition, segment) = (descriptor.topic, descriptor.partition, descriptor.id);
-        Some(CopyChange { topic, partition, segment, version, added, given_up })
+        Some(CopyChange::of(segment, added, given_up))
     }
 
-    /// Takes the nodes that have the fewest copies, as far as moves are allowed now, until there are `wanted` copies.
+    /// Takes the emptiest disks, as far as moves are allowed now, until there are `wanted` copies.
     fn add(&mut self, segment: &Segment, copies: &Copies, wanted: usize) -> Vec<ReplicaRef> {
         let there = copies.verified.len() + copies.filling + copies.lost;
         let lacking = wanted.saturating_sub(there).min(self.moves_left);
-        let holders: BTreeSet<NodeId> = segment.copies.iter().map(|copy| copy.replica.node).collect();
-        let mut takers: Vec<(u64, ReplicaRef)> = self
-            .takers
-            .values()
-            .filter(|(replica, _)| !holders.contains(&replica.node))
-            .map(|(replica, held)| (*held, *replica))
-            .collect();
-        takers.sort_by_key(|(held, replica)| (*held, replica.node));
-        let added: Vec<ReplicaRef> = takers.into_iter().take(lacking).map(|(_, replica)| replica).collect();
-        for replica in &added {
-            self.takers.get_mut(&replica.disk).expect("it is one of them").1 += 1;
-        }
+        let mut added = self.disks.takers_besides(&holders(segment));
+        added.truncate(lacking);
+        added.iter().for_each(|replica| self.disks.give(*replica, segment.bytes()));
         self.moves_left -= added.len();
         added
     }
@@ -228,8 +220,7 @@ impl<'a> Look<'a> {
     fn give_up(&mut self, segment: &Segment, wanted: usize, copies: Copies) -> Vec<ReplicaRef> {
         let Copies { verified, filling, damaged, drained, gone, .. } = copies;
         let enough = verified.len() >= segment.descriptor.write_quorum as usize;
-        let holders: BTreeSet<NodeId> = segment.copies.iter().map(|copy| copy.replica.node).collect();
-        let has_taker = self.takers.values().any(|(replica, _)| !holders.contains(&replica.node));
+        let has_taker = !self.disks.takers_besides(&holders(segment)).is_empty();
         // More is not to be had: n copies are verified, or none is being made and no node is left that could take one.
         let is_complete = verified.len() >= wanted || (filling == 0 && !has_taker);
         let mut given_up = Vec::new();
@@ -240,11 +231,37 @@ impl<'a> Look<'a> {
             given_up.extend(drained);
             given_up.extend(damaged);
         }
-        let are_alive = verified.iter().all(|replica| self.takers.contains_key(&replica.disk));
-        if enough && verified.len() > wanted && are_alive {
-            let held = |replica: &&ReplicaRef| self.takers.get(&replica.disk).map(|(_, held)| *held);
-            given_up.extend(verified.iter().max_by_key(held));
+        let all_answer = verified.iter().all(|replica| self.disks.answers(*replica));
+        if enough && verified.len() > wanted && all_answer {
+            given_up.extend(self.disks.fullest(&verified));
         }
         given_up
     }
+
+    /// Makes copies too many, as far as moves are allowed now, of segments that lie on disks which are much fuller than the
+    /// others.
+    fn spread(&mut self) -> Vec<CopyChange> {
+        let mut changes = Vec::new();
+        let points = self.metadata.config.copies_imbalance_max_points();
+        let Some(limit) = self.disks.exceeded(points) else { return changes };
+        for (segment, wanted) in self.metadata.segments() {
+            if changes.len() >= self.moves_left.min(CHANGES_MAX) {
+                break;
+            }
+            let holders = self.sort(segment).verified;
+            let is_whole = holders.len() == wanted && segment.copies.len() == wanted;
+            let bytes = segment.bytes();
+            if is_whole && let Some(Relief { from, to }) = self.disks.relief(&holders, bytes, limit) {
+                self.disks.take(from, bytes);
+                self.disks.give(to, bytes);
+                changes.push(CopyChange::of(segment, vec![to], Vec::new()));
+            }
+        }
+        changes
+    }
+}
+
+/// The nodes with a copy of a segment, in whatever condition.
+fn holders(segment: &Segment) -> BTreeSet<NodeId> {
+    segment.copies.iter().map(|copy| copy.replica.node).collect()
 }

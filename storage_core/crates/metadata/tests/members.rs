@@ -154,8 +154,11 @@ fn renewing_leases_drives_no_command_out_of_memory() {
     let remembered = metadata.recent.count();
     for n in 0..100 {
         let (node, process) = (NodeId(1), uuid(201));
-        run(&mut metadata, Command::RenewLease { node, process: ProcessId(process), asked_boottime_ms: n })
-            .expect("its own");
+        run(
+            &mut metadata,
+            Command::RenewLease { node, process: ProcessId(process), asked_boottime_ms: n, disk_bytes: 0 },
+        )
+        .expect("its own");
     }
     assert_eq!(metadata.recent.count(), remembered);
 }

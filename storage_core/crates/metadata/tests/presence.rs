@@ -53,7 +53,7 @@ impl Cluster {
 
     fn renew(&mut self, node: NodeId, asked_boottime_ms: u64) {
         let process = self.metadata.nodes[&node].process;
-        self.run(Command::RenewLease { node, process, asked_boottime_ms }).expect("its own");
+        self.run(Command::RenewLease { node, process, asked_boottime_ms, disk_bytes: 0 }).expect("its own");
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use uuid::Uuid;
 use walrus_metadata::{
-    Command, CommandRejection, CopyReport, CopyState, DEFAULT_ORG, ENVELOPE_VERSION, Envelope, Found, LEVEL,
-    Metadata, NodeState, Presence, Present, Segment, SegmentState, apply, census, first_descriptor,
-    reason_to_roll, successor, upkeep,
+    Command, CommandRejection, Contents, CopyReport, CopyState, DEFAULT_ORG, ENVELOPE_VERSION, Envelope,
+    Found, LEVEL, Metadata, NodeState, Presence, Present, Segment, SegmentState, apply, census,
+    first_descriptor, reason_to_roll, successor, upkeep,
 };
 use walrus_model::{
     Descriptor, Digest, DiskId, NodeId, Offset, ReplicaRef, Replication, SegmentId, TopicId, Value,
@@ -19,6 +19,9 @@ const TOPIC: TopicId = TopicId::from_u128(7);
 const LEASE_MS: u64 = 3_000;
 const GRACE_MS: u64 = 60_000;
 const DIGEST: u64 = 99;
+/// Size of a disk, and of the batches of a segment: each copy fills five percentage points.
+const DISK_BYTES: u64 = 1000 << 20;
+const CONTENTS: Contents = Contents { bytes: DISK_BYTES / 20, newest_ms: None };
 
 /// A cluster whose holders do what the metadata list, as long as they are up.
 struct World {
@@ -27,6 +30,8 @@ struct World {
     presence: Presence,
     now_ms: u64,
     up: BTreeSet<NodeId>,
+    /// What nodes tell as the size of their disks; 0: nothing.
+    disk_bytes: u64,
     /// Whole copies on disks, by segment.
     disks: BTreeMap<(SegmentId, DiskId), Found>,
 }
@@ -35,7 +40,7 @@ impl World {
     fn new(nodes: u32, replication: Replication, moves_max: u64) -> Self {
         let (metadata, disks) = (Metadata::default(), BTreeMap::new());
         let (presence, up) = (Presence::new(Duration::from_millis(LEASE_MS)), BTreeSet::new());
-        let mut world = Self { metadata, presence, now_ms: 1_000_000, up, disks };
+        let mut world = Self { metadata, presence, now_ms: 1_000_000, up, disk_bytes: DISK_BYTES, disks };
         world.run(Command::Bootstrap { cluster_id: Uuid::from_u128(1), replication }).expect("new");
         let set = [("copies.grace_ms".to_owned(), GRACE_MS), ("copies.moves_max".to_owned(), moves_max)];
         world.run(Command::SetConfig { set: set.into(), unset: BTreeSet::new() }).expect("known keys");
@@ -90,7 +95,8 @@ impl World {
         for node in self.up.clone() {
             let process = self.metadata.nodes[&node].process;
             let asked_boottime_ms = self.now_ms;
-            self.run(Command::RenewLease { node, process, asked_boottime_ms }).expect("its own");
+            let disk_bytes = if self.metadata.knows_disk_sizes() { self.disk_bytes } else { 0 };
+            self.run(Command::RenewLease { node, process, asked_boottime_ms, disk_bytes }).expect("its own");
         }
         self.presence.observe(&self.metadata, Duration::from_millis(self.now_ms));
     }
@@ -193,7 +199,7 @@ impl World {
                         segment: uuid,
                         since,
                         found,
-                        contents: None,
+                        contents: Some(CONTENTS),
                     }];
                     self.run(Command::ReportCopies { replica: copy.replica, reports }).expect("a member");
                 }
@@ -468,6 +474,91 @@ fn a_segment_all_of_whose_disks_are_gone_is_listed_as_lost_and_is_in_nobodys_way
     assert_eq!(world.verified(&whole.expect("listed")), 3);
 }
 
+/// How full the disk of each node is, in percentage points.
+fn fullness(world: &World) -> BTreeMap<NodeId, u64> {
+    let mut points: BTreeMap<NodeId, u64> = world.metadata.nodes.keys().map(|node| (*node, 0)).collect();
+    for segment in world.sealed() {
+        for copy in &segment.copies {
+            *points.get_mut(&copy.replica.node).expect("a member") += CONTENTS.bytes * 100 / DISK_BYTES;
+        }
+    }
+    points
+}
+
+fn set_config(world: &mut World, key: &str, value: u64) {
+    let set = [(key.to_owned(), value)].into();
+    world.run(Command::SetConfig { set, unset: BTreeSet::new() }).expect("a known key");
+}
+
+#[test]
+fn nodes_that_join_take_their_share_from_the_fullest_disks_and_no_segment_lacks_a_copy_meanwhile() {
+    let mut world = three_of(3);
+    while world.sealed().len() < 15 {
+        assert!(world.roll());
+    }
+    world.finish_upkeep();
+    assert_eq!(fullness(&world).into_values().collect::<Vec<_>>(), [75, 75, 75]);
+    world.join(4);
+    world.join(5);
+    world.pass(1);
+    set_config(&mut world, "copies.moves_max", 4);
+    loop {
+        world.hold();
+        assert!(world.sealed().iter().all(|segment| world.verified(segment) >= 3));
+        let moves = upkeep(&world.metadata, &world.present());
+        assert!(
+            moves.progress.moving as usize
+                + moves.changes.iter().map(|change| change.added.len()).sum::<usize>()
+                <= 4
+        );
+        if !world.keep() {
+            break;
+        }
+    }
+    world.hold();
+    let points = fullness(&world);
+    assert_eq!(points.values().sum::<u64>(), 15 * 3 * 5, "{points:?}");
+    // Two nodes hold nothing at first, and three quarters of three disks are 45 points of five.
+    assert!(points.values().all(|points| *points <= 45 + 10), "{points:?}");
+    assert!(holders(&world).iter().all(|held| held.len() == 3));
+}
+
+#[test]
+fn copies_stay_where_they_are_when_the_imbalance_is_allowed_or_sizes_are_not_known() {
+    let mut world = three_of(3);
+    while world.sealed().len() < 15 {
+        assert!(world.roll());
+    }
+    world.finish_upkeep();
+    let before = holders(&world);
+    world.disk_bytes = 0;
+    world.join(4);
+    world.finish_upkeep();
+    assert_eq!(holders(&world), before, "nobody knows how large its disk is");
+    set_config(&mut world, "copies.imbalance_max_points", 100);
+    world.disk_bytes = DISK_BYTES;
+    world.pass(1);
+    world.finish_upkeep();
+    assert_eq!(holders(&world), before, "that much is allowed");
+    set_config(&mut world, "copies.imbalance_max_points", 10);
+    world.finish_upkeep();
+    assert_ne!(holders(&world), before);
+}
+
+#[test]
+fn a_full_node_gives_copies_to_others() {
+    let mut world = three_of(3);
+    while world.sealed().len() < 15 {
+        assert!(world.roll());
+    }
+    world.finish_upkeep();
+    world.fill(NodeId(1), true);
+    world.join(4);
+    world.pass(1);
+    world.finish_upkeep();
+    assert!(fullness(&world)[&NodeId(1)] < 75, "{:?}", fullness(&world));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Roll,
@@ -586,6 +677,15 @@ proptest! {
         }
         world.pass(1);
         world.finish_upkeep();
+        // No disk is much fuller than the others: where one is, every other one has a copy, too, or is nearly as full.
+        let points = fullness(&world);
+        let mean = points.values().sum::<u64>() / points.len() as u64;
+        for (node, _) in points.iter().filter(|(_, points)| **points > mean + 11) {
+            for held in holders(&world).iter().filter(|held| held.contains(node)) {
+                let others = points.iter().filter(|(other, _)| !held.contains(other));
+                prop_assert!(others.map(|(_, points)| points + 5).all(|after| after >= points[node]), "{:?}", points);
+            }
+        }
         // What had to acknowledge a segment's records is never given up.
         let wanted = |segment: &Segment| factor.max(segment.descriptor.write_quorum as usize);
         for segment in world.sealed() {

@@ -109,6 +109,11 @@ impl Metadata {
         self.current().knows_placement()
     }
 
+    /// Whether renewals of leases may say how large a node's disk is.
+    fn knows_disk_sizes(&self) -> bool {
+        self.current().knows_disk_sizes()
+    }
+
     /// The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`.
     fn organisations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &walrus_metadata::organisations(&self.current()))

@@ -140,6 +140,9 @@ class Metadata:
     def knows_placement(self) -> bool:
         """Whether commands about the placement of topics, and registrations with named listeners, may be proposed."""
 
+    def knows_disk_sizes(self) -> bool:
+        """Whether renewals of leases may say how large a node's disk is."""
+
     def organisations(self) -> list[dict[str, Any]]:
         """The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`."""
 

@@ -63,7 +63,7 @@ impl Shared {
         let process = self.metadata.lock().nodes[&node].process;
         let asked = clock_gettime(ClockId::Boottime);
         let asked_boottime_ms = u64::try_from(Duration::try_from(asked).unwrap().as_millis()).unwrap();
-        self.propose(Command::RenewLease { node, process, asked_boottime_ms }).unwrap();
+        self.propose(Command::RenewLease { node, process, asked_boottime_ms, disk_bytes: 0 }).unwrap();
     }
 
     /// Shows the metadata to all nodes that are not behind.

@@ -130,11 +130,14 @@ fn execute(metadata: &mut Metadata, envelope: &Envelope) -> Result<Answer, Comma
         Command::Bootstrap { cluster_id, replication } => bootstrap(metadata, *cluster_id, *replication),
         Command::SetReplication { replication } => set_replication(metadata, *replication),
         Command::RegisterNode { .. } => register_node(metadata, &envelope.command, version),
-        Command::RenewLease { node, process, asked_boottime_ms } => {
+        Command::RenewLease { node, process, asked_boottime_ms, disk_bytes } => {
             let found = current_process(metadata, *node, *process)?;
             found.renewals += 1;
             found.asked_boottime_ms = found.asked_boottime_ms.max(*asked_boottime_ms);
             found.clock_ms = envelope.at_ms;
+            if *disk_bytes > 0 {
+                found.disk_bytes = *disk_bytes;
+            }
             Ok(Answer::Nothing)
         }
         Command::SetNodeState { node, process, state } => {

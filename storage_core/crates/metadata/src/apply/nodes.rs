@@ -74,6 +74,7 @@ pub(super) fn register_node(
             .filter(|node| node.process == *process)
             .map_or(0, |node| node.asked_boottime_ms),
         clock_ms: known.map_or(0, |node| node.clock_ms),
+        disk_bytes: known.map_or(0, |node| node.disk_bytes),
         version,
     };
     metadata.nodes.insert(id, node);

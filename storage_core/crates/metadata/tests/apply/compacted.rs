@@ -29,7 +29,7 @@ pub(crate) fn with_topic() -> (Metadata, TopicId) {
 pub(crate) fn set_clocks(metadata: &mut Metadata, at_ms: u64) {
     for node in 1..=3 {
         let (node, process) = (NodeId(node), metadata.nodes[&NodeId(node)].process);
-        let renew = Command::RenewLease { node, process, asked_boottime_ms: 0 };
+        let renew = Command::RenewLease { node, process, asked_boottime_ms: 0, disk_bytes: 0 };
         apply(metadata, &Envelope { at_ms, ..envelope(0, renew) }).expect("its own");
     }
 }

@@ -147,8 +147,12 @@ fn a_process_that_stops_takes_nothing_back_and_ends_no_drain() {
 #[test]
 fn each_renewal_counts_and_an_older_process_cannot_renew() {
     let mut metadata = cluster_of(1);
-    let renew =
-        |process, asked_boottime_ms| Command::RenewLease { node: NodeId(1), process, asked_boottime_ms };
+    let renew = |process, asked_boottime_ms| Command::RenewLease {
+        node: NodeId(1),
+        process,
+        asked_boottime_ms,
+        disk_bytes: 0,
+    };
     run(&mut metadata, renew(ProcessId(uuid(201)), 9_000)).expect("its own");
     run(&mut metadata, renew(ProcessId(uuid(201)), 5_000)).expect("late, harmless");
     let facts = |metadata: &Metadata| {

@@ -8,7 +8,7 @@ use crate::cluster::{NOW_MS, cluster_of, create, envelope, last_segment, run, va
 /// Makes node `n` renew its lease at a time of its wall clock.
 fn renew_at(metadata: &mut Metadata, n: u32, at_ms: u64) {
     let (node, process) = (NodeId(n), metadata.nodes[&NodeId(n)].process);
-    let renew = Command::RenewLease { node, process, asked_boottime_ms: 0 };
+    let renew = Command::RenewLease { node, process, asked_boottime_ms: 0, disk_bytes: 0 };
     apply(metadata, &Envelope { at_ms, ..envelope(0, renew) }).expect("its own");
 }
 

@@ -29,7 +29,7 @@ fn with_topic() -> (Metadata, TopicId) {
 
 fn set_clock(metadata: &mut Metadata, node: u32, at_ms: u64) {
     let (node, process) = (NodeId(node), metadata.nodes[&NodeId(node)].process);
-    let renew = Command::RenewLease { node, process, asked_boottime_ms: 0 };
+    let renew = Command::RenewLease { node, process, asked_boottime_ms: 0, disk_bytes: 0 };
     apply(metadata, &Envelope { at_ms, ..envelope(0, renew) }).expect("its own");
 }
 
