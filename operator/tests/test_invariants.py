@@ -11,6 +11,7 @@ or foreign is never touched.
 
 import json
 from math import inf
+from typing import ClassVar
 
 from driving import KEY, Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
@@ -45,6 +46,7 @@ SPECS = [
     changed(SMALLEST, hibernate=True),
     changed(SMALLEST, config={"dynamic": {"copies.moves_max": 3, "log.level": "debug"}}),
 ]
+ROLL, DRAIN = "walrus.dev/roll", "walrus.dev/drain"
 NODES = [f"node-{number}" for number in range(3)]
 PODS = [f"orders-{pool}-{ordinal}" for pool in ("general", "more") for ordinal in range(3)]
 REFUSED = [
@@ -62,6 +64,7 @@ OPERATIONS = st.lists(
         st.tuples(st.just("passes"), st.integers(1, 6)),
         st.tuples(st.just("spec"), st.sampled_from(range(len(SPECS)))),
         st.tuples(st.just("pause"), st.booleans()),
+        st.tuples(st.just("order"), st.sampled_from([{}, {ROLL: "1"}, {ROLL: "2"}, {DRAIN: 0}, {DRAIN: 1, ROLL: "1"}])),
         st.tuples(st.just("crash"), st.tuples(st.integers(1, 8), st.booleans())),
         st.tuples(
             st.sampled_from(["lose", "silence", "wake", "stick", "free", "evict", "unready", "newer"]),
@@ -101,6 +104,7 @@ class Watched(SimKube):
 
     paused = False
     adopts = False
+    orders: ClassVar = {}
 
     def __init__(self):
         super().__init__()
@@ -209,6 +213,9 @@ def test_the_invariants_hold_and_it_heals(volumes_move, operations):
             case "pause":
                 kube.paused = value
                 put(kube, spec)
+            case "order":
+                kube.orders = ordered(kube, value)
+                put(kube, spec)
             case "crash":
                 kube.crash_at, kube.crash_before = kube.writes + value[0], value[1]
             case "lose":
@@ -268,8 +275,16 @@ def has_left(kube, ref):
 
 
 def put(kube, spec):
-    annotations = {"walrus.dev/pause": ""} if kube.paused else {}
+    annotations = kube.orders | ({"walrus.dev/pause": ""} if kube.paused else {})
     kube.put("orders", spec, annotations=annotations | ({"walrus.dev/adopt": ""} if kube.adopts else {}))
+
+
+def ordered(kube, order):
+    """The order with a disk for the ordinal of its broker; one that is not there has none."""
+    disks = {
+        ordinal: kube.disks.get(("shop", "claim", f"orders-general-{ordinal}"), {"disk": "none"}) for ordinal in (0, 1)
+    }
+    return order | ({DRAIN: disks[order[DRAIN]]["disk"]} if DRAIN in order else {})
 
 
 def orphan(kube):
@@ -355,6 +370,7 @@ def heal(kube):
         kube.collect(Ref(POD.name, "shop", ref.name.removeprefix("data-")))  # it was scaled onto that claim by hand
         del kube.objects[ref]
     kube.paused = False
+    kube.orders = {name: order for name, order in kube.orders.items() if name == ROLL}
     put(kube, fitting(kube))
     converge(kube, KEY)
     for ref in [ref for ref in kube.objects if ref.kind == CLAIM.name and has_left(kube, ref)]:

@@ -9,11 +9,11 @@ from walrus_operator.act import executor
 from walrus_operator.act.departing import Departing
 from walrus_operator.act.executor import Executor
 from walrus_operator.desired import statefulset
-from walrus_operator.desired.names import FINALIZER
+from walrus_operator.desired.names import FINALIZER, ROLL
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import CLAIM, POD, Ref
 from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan import deletion, departing, planner, pools, replacing
+from walrus_operator.plan import deletion, departing, draining, planner, pools, replacing
 from walrus_operator.plan.actions import RemoveClaim
 from walrus_operator.plan.departing import Next
 from walrus_operator.runtime import lease
@@ -87,6 +87,10 @@ async def _unasked(*_):
     pass
 
 
+def _ordered(snapshot, _):
+    return {ROLL: snapshot.cluster.roll}
+
+
 MISTAKES = [
     Mistake(
         "a pod goes before its disk has left the cluster",
@@ -102,6 +106,31 @@ MISTAKES = [
         "a broker is known by the name of its pod",
         both(instead(departing, "is_of", lambda *_: True), instead(Departing, "check", _unasked)),
         "test_shrinking.test_another_disk_under_the_same_name_is_not_taken_for_the_one_that_was_drained",
+    ),
+    Mistake(
+        "an order to hand over is never taken back",
+        instead(departing, "_stays", lambda *_: False),
+        "test_orders.test_a_broker_hands_over_what_it_has_and_stays_until_the_order_is_taken_back",
+    ),
+    Mistake(
+        "a broker that was told to hand over is given segments again at once",
+        instead(departing, "_stays", lambda pod, snapshot, pools: not departing.leaves(pod, pools, snapshot)),
+        "test_orders.test_a_broker_hands_over_what_it_has_and_stays_until_the_order_is_taken_back",
+    ),
+    Mistake(
+        "nobody asks whether the others can take what a broker hands over",
+        instead(draining, "_refused", lambda *_: None),
+        "test_orders.test_an_order_that_leaves_too_few_brokers_for_the_copies_is_refused",
+    ),
+    Mistake(
+        "an emptied broker that is away is nobody's loss",
+        instead(planner, "_not_serving", lambda *_, **__: None),
+        "test_orders.test_no_other_broker_restarts_while_the_emptied_one_is_away",
+    ),
+    Mistake(
+        "a roll that was ordered begins before its template bears the order",
+        both(instead(planner, "_unseen", lambda *_: None), instead(Snapshot, "restart_asked", _ordered)),
+        "test_orders.test_an_order_to_roll_that_is_taken_back_leaves_those_alone_that_have_not_restarted",
     ),
     Mistake(
         "two disks are given up at once",
@@ -190,7 +219,7 @@ MISTAKES = [
     ),
     Mistake(
         "a restart that kubectl asks for is none",
-        instead(Snapshot, "restart_asked", lambda *_: ""),
+        instead(Snapshot, "restart_asked", lambda *_: {}),
         "test_holding.test_a_restart_that_kubectl_asks_for_is_a_roll_and_nobody_fights_over_it",
     ),
     Mistake(

@@ -25,10 +25,10 @@ def images(kube):
     return {name: pod["spec"]["containers"][0]["image"].rpartition(":")[2] for name, pod in kube.pods().items()}
 
 
-def restarted(kube, spec):
+def restarted(kube, spec, annotations=None):
     """The pods in the order in which they were replaced; at each moment all others serve."""
     order, known = [], uids(kube)
-    kube.put("orders", spec)
+    kube.put("orders", spec, annotations=annotations)
 
     def look():
         now = uids(kube)

@@ -36,6 +36,7 @@ class SimApi:
         self.writes = 0
         self.crash_at = None
         self.crash_before = False
+        self.at_write = None  # called before and after each write
         self.refused = {}  # Ref -> what Kubernetes answers to every write of it
         self._uids = count(1)
         self._versions = count(1)
@@ -332,14 +333,21 @@ class _Write:
     def __enter__(self):
         if self.refused is not None:
             raise self.refused
+        self._tell()
         self.kube.writes += 1
         self.last = self.kube.crash_at is not None and self.kube.writes == self.kube.crash_at
         if self.last and self.kube.crash_before:
             raise Crash
 
     def __exit__(self, kind, error, trace):
+        if kind is None:
+            self._tell()
         if self.last and kind is None:
             raise Crash
+
+    def _tell(self):
+        if self.kube.at_write is not None:
+            self.kube.at_write()
 
 
 def _merge(into, manifest):

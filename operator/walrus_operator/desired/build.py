@@ -9,7 +9,7 @@ from walrus_operator.api.cluster import ClusterSpec
 from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map, departures_map
 from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.manifest import Owner, object_of, sealed
-from walrus_operator.desired.names import HIBERNATED, POD_NAME, REPLICAS
+from walrus_operator.desired.names import HIBERNATED, POD_NAME, REPLICAS, ROLL
 from walrus_operator.desired.network import network_policy
 from walrus_operator.desired.services import services
 from walrus_operator.desired.statefulset import Former, PodInputs, stateful_set
@@ -61,6 +61,8 @@ class Facts:
     """Whether all brokers are stopped. How many there are, and all that is made for them, stays as it is."""
     departures: Mapping[str, Departure] = field(default_factory=dict)
     """Brokers that go, and disks that left with their claims kept, by pod."""
+    roll: str = ""
+    """The order to restart that pods are made after; "" where there is none."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -78,15 +80,20 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
     made += services(owner, spec, {name: pool.replicas for name, pool in facts.pools.items()})
     made += network_policy(owner, spec, facts.operator_namespace)
     for name, pool in facts.pools.items():
-        made.append(_stateful_set(owner, name, pool, hibernates=facts.hibernates))
+        made.append(_stateful_set(owner, name, pool, facts))
     return [sealed(manifest) for manifest in made]
 
 
-def _stateful_set(owner: Owner, name: str, pool: PoolFacts, *, hibernates: bool) -> Manifest:
-    made = stateful_set(owner, name, pool.inputs, 0 if hibernates else pool.replicas, pool.former)
+def _stateful_set(owner: Owner, name: str, pool: PoolFacts, facts: Facts) -> Manifest:
+    made = stateful_set(owner, name, pool.inputs, 0 if facts.hibernates else pool.replicas, pool.former)
     made["metadata"]["annotations"][REPLICAS] = str(pool.asked)
-    if hibernates:
+    if facts.hibernates:
         made["metadata"]["annotations"][HIBERNATED] = str(pool.replicas)
+    # A template that is carried over may bear a former order.
+    told = made["spec"]["template"]["metadata"]["annotations"]
+    told.pop(ROLL, None)
+    if facts.roll:
+        told[ROLL] = facts.roll
     return made
 
 

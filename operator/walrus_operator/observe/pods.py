@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from walrus_operator.desired.names import ADVERTISED, LABEL_POOL, RESTARTED, REVISION
+from walrus_operator.desired.names import ADVERTISED, LABEL_POOL, RESTARTED, REVISION, ROLL
 from walrus_operator.desired.secret import is_mounted
 from walrus_operator.objects import Manifest, uid_of
 
@@ -44,8 +44,8 @@ class Pod:
     """The address of its node, as its kubelet told."""
     advertised: str = ""
     """What clients outside are told of its listeners."""
-    restarted: str = ""
-    """The request to restart that it was made after; "" where there was none."""
+    orders: Mapping[str, str] = field(default_factory=dict)
+    """The orders to restart that it was made after, by the annotations that bear them."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -72,8 +72,14 @@ class Pod:
             shares_secret=is_mounted(manifest),
             node_ip=status.get("hostIP"),
             advertised=metadata.get("annotations", {}).get(ADVERTISED, ""),
-            restarted=metadata.get("annotations", {}).get(RESTARTED, ""),
+            orders=orders_of(metadata),
         )
+
+
+def orders_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Orders to restart, as `kubectl rollout restart` writes them and as a WalrusCluster bears them, by annotation."""
+    told = metadata.get("annotations", {})
+    return {name: told[name] for name in (RESTARTED, ROLL) if told.get(name)}
 
 
 def _started(containers: Iterable[Mapping[str, Any]]) -> str:

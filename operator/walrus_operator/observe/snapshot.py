@@ -12,12 +12,13 @@ from walrus_operator.desired.departures import Departure, departures_of
 from walrus_operator.desired.names import (
     ADOPT,
     CLUSTER_ID,
+    DRAIN,
     LABEL_CLUSTER,
     LABEL_POOL,
     PAUSE,
     PAUSE_UNTIL,
     REPLACE,
-    RESTARTED,
+    ROLL,
     SECRET_KEY,
     Names,
 )
@@ -36,7 +37,7 @@ from walrus_operator.objects import (
     ref_of,
     uid_of,
 )
-from walrus_operator.observe.pods import Pod
+from walrus_operator.observe.pods import Pod, orders_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class Cluster:
     """Until when the operator shall only look, as someone wrote it."""
     replace: str = ""
     """The disk that shall be replaced, as someone wrote it; "" where none shall."""
+    drain: str = ""
+    """The disk whose broker shall hand over what it has, as someone wrote it; "" where none shall."""
+    roll: str = ""
+    """The order that all brokers restart; "" where there is none."""
 
     kind: ClassVar[Kind] = CLUSTER
 
@@ -73,6 +78,8 @@ class Cluster:
             status=manifest.get("status", {}),
             pause=metadata.get("annotations", {}).get(PAUSE),
             replace=metadata.get("annotations", {}).get(REPLACE, "").strip(),
+            drain=metadata.get("annotations", {}).get(DRAIN, "").strip(),
+            roll=metadata.get("annotations", {}).get(ROLL, "").strip(),
             pause_until=metadata.get("annotations", {}).get(PAUSE_UNTIL),
             deleting="deletionTimestamp" in metadata,
             adopt=ADOPT in metadata.get("annotations", {}),
@@ -312,11 +319,10 @@ class Snapshot:
         found = self.objects.get(Ref(CONFIG_MAP.name, self.cluster.key.namespace, self.cluster.names.departures))
         return departures_of(found.get("data", {})) if found is not None and self.cluster.owns(found) else {}
 
-    def restart_asked(self, pool: str) -> str:
-        """When someone asked last that the brokers of the pool restart, as `kubectl rollout restart` writes it."""
+    def restart_asked(self, pool: str) -> dict[str, str]:
+        """The orders that the brokers of the pool restart, as the pods that its StatefulSet makes now bear them."""
         found = self.sets().get(pool)
-        template = found["spec"]["template"]["metadata"] if found is not None else {}
-        return str(template.get("annotations", {}).get(RESTARTED, ""))
+        return orders_of(found["spec"]["template"]["metadata"]) if found is not None else {}
 
     def expected(self) -> list[str]:
         """The pods that the StatefulSets of the cluster make."""

@@ -243,7 +243,7 @@ class RollPod:
     """Its disk was given up, and its claim goes: the next pod of its name starts on another one."""
 
     def __str__(self) -> str:
-        why = "as kubectl rollout restart says" if self.asked else "the spec of its pool changed"
+        why = "as someone asked" if self.asked else "the spec of its pool changed"
         why = "its disk was given up" if self.replaced else why
         return f"Restart {self.pod} ({why})"
 
@@ -297,6 +297,7 @@ class Gate(StrEnum):
     REMOVED_DISK = "RemovedDisk"
     HIBERNATED = "Hibernated"
     REPLACE_REFUSED = "ReplaceRefused"
+    DRAIN_REFUSED = "DrainRefused"
     SHRINK_REFUSED = "ShrinkRefused"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"
 

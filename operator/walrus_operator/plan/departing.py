@@ -56,7 +56,7 @@ def take_back(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> tuple[Action
     return tuple(
         CancelDrain(pod, departure.disk)
         for pod, departure in snapshot.departures().items()
-        if _is_there(pod, snapshot, pools) and _stays(pod, snapshot, pools) and _drains(pod, snapshot)
+        if _is_there(pod, snapshot, pools) and _stays(pod, snapshot, pools) and drains(pod, snapshot)
     )
 
 
@@ -123,7 +123,7 @@ def _next(pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPl
     if not is_member(disk, snapshot):
         detail = f"{pod} came up on disk {disk}, which is not part of the cluster: StorageHealthy says what to do"
         return Next(waits=(Wait(Gate.UNKNOWN_BROKER, detail),))
-    if departure is None or not _drains(pod, snapshot):
+    if departure is None or not drains(pod, snapshot):
         if departure is None and hold is not None:
             return Next(waits=(hold,))
         start = departure or Departure(disk, claim_of(pod, snapshot), broker.segments_held if broker is not None else 0)
@@ -155,10 +155,11 @@ def _is_back(pod: str, departure: Departure, snapshot: Snapshot, pools: Mapping[
         return False
     if departure.lost:
         return snapshot.cluster.replace != departure.disk
-    return _stays(pod, snapshot, pools) and not _drains(pod, snapshot)
+    return _stays(pod, snapshot, pools) and not drains(pod, snapshot)
 
 
-def _drains(pod: str, snapshot: Snapshot) -> bool:
+def drains(pod: str, snapshot: Snapshot) -> bool:
+    """Whether the disk that was noted of the pod hands over what it has, or has done so, and is given nothing new."""
     leading, departure = snapshot.leader(), snapshot.departures().get(pod)
     if leading is None or departure is None:
         return False
@@ -171,9 +172,16 @@ def _is_there(pod: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bo
     return pool in pools and ordinal < pools[pool].now.replicas
 
 
-def _stays(pod: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bool:
+def leaves(pod: str, pools: Mapping[str, PoolPlan], snapshot: Snapshot) -> bool:
+    """Whether nobody asks for the broker of the pod any more."""
     pool, ordinal = snapshot.cluster.names.place(pod)
-    return ordinal < pools[pool].target
+    return pool not in pools or ordinal >= pools[pool].target
+
+
+def _stays(pod: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bool:
+    """Whether the broker shall store records: it does not go, and nobody said that it hands over what it has."""
+    ordered = snapshot.departures()[pod].disk == snapshot.cluster.drain
+    return not ordered and not leaves(pod, pools, snapshot)
 
 
 def _last(pool: str, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy
 from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image_of
 from walrus_operator.desired.manifest import Owner, sealed
-from walrus_operator.desired.names import REVISION
+from walrus_operator.desired.names import REVISION, ROLL
 from walrus_operator.desired.services import places
 from walrus_operator.objects import (
     STATEFUL_SET,
@@ -16,6 +16,7 @@ from walrus_operator.objects import (
     Ref,
     ref_of,
 )
+from walrus_operator.observe.pods import orders_of
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.accepted import last_accepted, present_spec
 from walrus_operator.plan.actions import (
@@ -32,6 +33,7 @@ from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.configuration import configure, remembered
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.departing import Next, depart, gone, left_behind, noted, take_back
+from walrus_operator.plan.draining import hand_over, handing_over
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.holding import held
 from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
@@ -106,6 +108,7 @@ def _plan(
         operator_namespace=operator_namespace,
         hibernates=spec.hibernate,
         departures=noted(snapshot, pools),
+        roll=snapshot.cluster.roll,
     )
     desired = build(spec, facts)
     theirs = taken(desired, snapshot) | secret_taken(snapshot)
@@ -171,15 +174,25 @@ def _steps(
     waits = [wait for wait in (newcomer, *unseen.values(), hold if rolling else None) if wait is not None]
     if hold is not None:
         rolling = ()
-    leaving = Next()
+    emptied = Next()
     if not grown and newcomer is None and noticed and pools.keys() <= snapshot.sets().keys():
-        leaving = depart(now.owner, snapshot, pools, hold or _restarting(rolling))
-    waits = [*replacing.waits, *waits, *leaving.waits]
-    return (*urgent, *grown, *rolling, *leaving.steps), tuple(dict.fromkeys(waits))
+        emptied = _emptied(now.owner, snapshot, pools, hold or _restarting(rolling))
+    waits = [*replacing.waits, *waits, *emptied.waits]
+    return (*urgent, *grown, *rolling, *emptied.steps), tuple(dict.fromkeys(waits))
+
+
+def _emptied(owner: Owner, snapshot: Snapshot, pools: dict[str, PoolPlan], hold: Wait | None) -> Next:
+    """The next step of brokers that hand over what they have, to go or as someone said so: never two at once."""
+    busy = handing_over(snapshot, pools)
+    leaving = depart(owner, snapshot, pools, hold or busy)
+    if leaving.steps or leaving.waits:
+        return leaving
+    ordered = hand_over(owner, snapshot, pools, hold)
+    return Next(ordered.steps, (*ordered.waits, *((busy,) if busy is not None else ())))
 
 
 def _restarting(rolling: tuple[Action, ...]) -> Wait | None:
-    return Wait(Gate.POD_PENDING, "brokers go once the others have restarted") if rolling else None
+    return Wait(Gate.POD_PENDING, "brokers are emptied once the others have restarted") if rolling else None
 
 
 def _asleep(pools: dict[str, PoolPlan]) -> tuple[Wait, ...]:
@@ -216,8 +229,9 @@ def _unseen(snapshot: Snapshot, pool: str, revision: str) -> Wait | None:
     found = snapshot.sets().get(pool)
     if found is None:
         return None
-    made_of = found["spec"]["template"]["metadata"].get("annotations", {}).get(REVISION)
-    if _is_noticed(found) and made_of == revision:
+    template = found["spec"]["template"]["metadata"]
+    made_of, ordered = template.get("annotations", {}).get(REVISION), orders_of(template).get(ROLL, "")
+    if _is_noticed(found) and made_of == revision and ordered == snapshot.cluster.roll:
         return None
     return Wait(Gate.POD_PENDING, f"Kubernetes has not taken note of the StatefulSet of pool {pool} yet")
 
@@ -276,7 +290,7 @@ def _set(spec: ClusterSpec, now: Facts, pool: str, facts: PoolFacts) -> Manifest
 def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan], *, everyone: bool) -> Wait | None:
     """The first broker that is not there, not ready, or does not answer: of those that joined, or of everyone.
 
-    One that goes and has nothing left is nobody's loss.
+    One that goes and has nothing left is nobody's loss. One that stays is, though it has nothing left either.
     """
     done = {disk for disk, drain in snapshot.drains.items() if drain.done}
     empty = {pod for pod, departure in snapshot.departures().items() if departure.disk in done}
@@ -286,7 +300,8 @@ def _not_serving(snapshot: Snapshot, pools: dict[str, PoolPlan], *, everyone: bo
         for ordinal in range(pool.now.replicas):
             expected = snapshot.cluster.names.pod(name, ordinal)
             pod = snapshot.pods.get(expected)
-            if expected in empty or (not everyone and snapshot.joined(expected) is False):
+            goes = ordinal >= pool.target
+            if (goes and expected in empty) or (not everyone and snapshot.joined(expected) is False):
                 continue
             if pod is None:
                 told = f"kubectl describe statefulset {snapshot.cluster.names.pool(name)} tells why, if it stays so"

@@ -25,7 +25,7 @@ def outdated(snapshot: Snapshot, revisions: Mapping[str, str]) -> list[Pod]:
 
 def _is_new(pod: Pod, snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
     asked = snapshot.restart_asked(pod.pool)
-    return pod.revision == revisions.get(pod.pool) and asked in ("", pod.restarted)
+    return pod.revision == revisions.get(pod.pool) and asked.items() <= pod.orders.items()
 
 
 def _roll_pod(pod: Pod, revisions: Mapping[str, str], *, spared: bool, broken: bool = False) -> RollPod:
@@ -51,9 +51,12 @@ def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollP
 def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]:
     """The next steps of a roll, once all brokers of the cluster serve: a follower of each pool, or the leader.
 
-    A broker that goes is left as it is.
+    A broker that goes is left as it is; one that only hands over what it has stays, and restarts like all others.
     """
-    going = {name for name, departure in snapshot.departures().items() if not departure.lost}
+    ordered = snapshot.cluster.drain
+    going = {
+        name for name, departure in snapshot.departures().items() if not departure.lost and departure.disk != ordered
+    }
     old = [pod for pod in outdated(snapshot, revisions) if pod.name not in going]
     leading = snapshot.leader()
     # The first of each pool: of a dictionary, the last entry of a key stays.

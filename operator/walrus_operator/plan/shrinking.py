@@ -41,12 +41,12 @@ def _too_full(leaving: Mapping[str, Sequence[str]], left: Mapping[str, int], sna
     if len(told) < len(moved) or len(staying) < sum(left.values()):
         return None  # who does not answer does not go, and nobody goes before all others are there
     for back in range(len(told) + 1):
-        percent = _percent([*staying, *told[:back]], sum(broker.bytes_held for broker in told[back:]))
+        percent = percent_full([*staying, *told[:back]], sum(broker.bytes_held for broker in told[back:]))
         if percent <= DISK_PERCENT_MAX:
             break
     if back == 0:
         return None
-    percent = _percent(staying, sum(broker.bytes_held for broker in told))
+    percent = percent_full(staying, sum(broker.bytes_held for broker in told))
     return Wait(
         Gate.SHRINK_REFUSED,
         f"the disks of the brokers that stay would be {percent} % full, and {DISK_PERCENT_MAX} % is the most:"
@@ -54,7 +54,7 @@ def _too_full(leaving: Mapping[str, Sequence[str]], left: Mapping[str, int], sna
     )
 
 
-def _percent(brokers: Sequence[Broker], more: int) -> int:
+def percent_full(brokers: Sequence[Broker], more: int) -> int:
     """How full the disks of these brokers are together, with so many bytes more."""
     total = sum(broker.bytes_total for broker in brokers)
     used = total - sum(broker.bytes_free for broker in brokers) + more

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from walrus_operator.api.status import BrokerRow, Condition
+from walrus_operator.desired.names import DRAIN
 from walrus_operator.observe.snapshot import Broker, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Action, Gate, Wait
 
@@ -199,9 +200,21 @@ def _ready(facts: Facts) -> Answer:
             if wait.gate in HOLDING:
                 return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; {following}: {wait.gate}, see plan")
         return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {following}")
+    for wait in facts.waits:
+        if wait.gate is Gate.DRAINING:
+            return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {wait.detail}")
     if facts.waits:
         return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; something is held up, see plan")
-    return Answer(Type.READY, True, Reason.ALL_SERVING, count)
+    return Answer(Type.READY, True, Reason.ALL_SERVING, f"{count}{_drained(facts.snapshot)}")
+
+
+def _drained(snapshot: Snapshot) -> str:
+    """Which broker stores nothing because someone said so."""
+    for pod, departure in snapshot.departures().items():
+        drain = snapshot.drains.get(departure.disk)
+        if departure.disk == snapshot.cluster.drain and drain is not None and drain.done:
+            return f"; {pod} has handed over what it had, as {DRAIN} says, and stores nothing until that is taken away"
+    return ""
 
 
 def _leaving(facts: Facts, count: str) -> Answer:

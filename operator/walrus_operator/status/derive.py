@@ -176,8 +176,10 @@ def _phase(
     lacking = any(row.state != "Serving" for row in rows) or bool(snapshot.lost_disks())
     if len(rows) < desired or (lacking and snapshot.cluster.status.get("phase") == "Growing"):
         return "Growing"
-    if snapshot.drains:
+    if _going(snapshot):
         return "Shrinking"
+    if Gate.DRAINING in gates:
+        return "Draining"
     if (rolling and not gates & HOLDING) or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
         return "Rolling"
     if lacking:
@@ -185,6 +187,11 @@ def _phase(
     if gates & REFUSED or Gate.AMBIGUOUS_IDENTITY in gates or Gate.NAME_TAKEN in gates:
         return "Blocked"
     return "Running"
+
+
+def _going(snapshot: Snapshot) -> bool:
+    """Whether a broker hands over what it has, to go and not to stay."""
+    return any(disk != snapshot.cluster.drain for disk in snapshot.drains)
 
 
 def _plan(plan: Plan, done: Done, waits: Sequence[Wait]) -> PlanRow | None:

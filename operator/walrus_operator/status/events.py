@@ -43,6 +43,7 @@ class Reason(StrEnum):
     REMOVED = "Removed"
     GROWING = "Growing"
     DRAINING = "Draining"
+    DRAINED = "Drained"
     DRAIN_CANCELLED = "DrainCancelled"
     MEMBER_REMOVED = "MemberRemoved"
     DISK_GIVEN_UP = "DiskGivenUp"
@@ -154,6 +155,8 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]
             made.append(Event(Reason.BROKER_SERVING, f"{row['pod']} serves"))
         elif row["state"] != "Serving" and old == "Serving" and not sleeps:
             made.append(Event(Reason.BROKER_LOST, f"{row['pod']} does not serve any more: {row['state']}"))
+        if row.get("drainPercent") == 100 and was.get(row["pod"], {}).get("drainPercent") != 100:
+            made.append(Event(Reason.DRAINED, f"{row['pod']} has handed over what it had"))
     former = {condition["type"]: condition for condition in before.get("conditions", ())}
     for condition in after.get("conditions", ()):
         reason = _TROUBLES.get(condition["type"])
