@@ -2,71 +2,16 @@
 
 import json
 import tarfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
 from driving import converge, settle_topics
 from examples import SMALLEST, changed, with_pool
+from simhttp import Kubernetes, kubeconfig, run
 from test_topics import BILLING, started
-from typer.testing import CliRunner
 from walrus_client.cli.exit_codes import Failed
 from walrus_operator.cli import told
-from walrus_operator.cli.app import app
-from walrus_operator.objects import KINDS, Ref
 from walrus_operator.plan.actions import Gate
-
-
-class Kubernetes:
-    """The lists of a `SimKube` over HTTP, for one namespace; what else is asked is remembered and refused."""
-
-    def __init__(self, kube):
-        self.asked = []
-        self.forbidden = set()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                url = urlsplit(self.path)
-                server.asked.append(url.path)
-                plural = url.path.rpartition("/")[2]
-                if plural == "log":
-                    self._answer(200, f"a line of {url.path.split('/')[-2]}\n".encode())
-                elif (one := self._one(url.path)) is not None:
-                    self._answer(200, json.dumps(one).encode())
-                elif plural in server.forbidden:
-                    self._answer(403, json.dumps({"message": f"{plural} is forbidden"}).encode())
-                elif plural not in [kind.plural for kind in KINDS.values()]:
-                    self._answer(404, b"{}")
-                else:
-                    label = parse_qs(url.query).get("labelSelector", [""])[0]
-                    self._answer(200, json.dumps({"metadata": {}, "items": self._found(plural, label)}).encode())
-
-            def _one(self, path):
-                *_, plural, name = path.split("/")
-                kinds = [one for one in KINDS.values() if one.plural == plural]
-                return kube.objects.get(Ref(kinds[0].name, "shop", name)) if kinds else None
-
-            def _found(self, plural, label):
-                kind = next(one for one in KINDS.values() if one.plural == plural)
-                found = [one for ref, one in sorted(kube.objects.items()) if ref.kind == kind.name]
-                wanted = dict(part.split("=") for part in label.split(",") if part)
-                return [one for one in found if wanted.items() <= one["metadata"].get("labels", {}).items()]
-
-            def _answer(self, code, body):
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
 
 @pytest.fixture
@@ -77,24 +22,9 @@ def kube():
 @pytest.fixture
 def server(kube, tmp_path, monkeypatch):
     made = Kubernetes(kube)
-    kubeconfig = {
-        "current-context": "sim",
-        "contexts": [{"name": "sim", "context": {"cluster": "sim", "user": "sim", "namespace": "shop"}}],
-        "clusters": [{"name": "sim", "cluster": {"server": f"http://127.0.0.1:{made.http.server_address[1]}"}}],
-        "users": [{"name": "sim", "user": {"token": "t"}}],
-    }
-    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
-    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
+    kubeconfig(made, tmp_path, monkeypatch)
     yield made
-    made.http.shutdown()
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.output
+    made.close()
 
 
 def test_status_shows_clusters_and_one_of_them_whole(server):

@@ -14,14 +14,19 @@ from walrus_client.cli.output import Output, OutputOption, print_json, print_lin
 from walrus_client.cli.target import output_of
 
 if TYPE_CHECKING:
-    from walrus_operator.kube.official import OfficialApi
+    from walrus_operator.cli.orders import Order
+    from walrus_operator.cli.user import UserApi
     from walrus_operator.objects import Kind, Manifest
     from walrus_operator.observe.snapshot import Snapshot
 
 T = TypeVar("T")
 
+_HOUR_S = 3600.0
+
 app = typer.Typer(
-    help="Look at clusters and topics on Kubernetes, with your own rights. Also `kubectl walrus`.", no_args_is_help=True
+    help="Look at clusters and topics on Kubernetes and give orders to brokers, with your own rights. Also"
+    " `kubectl walrus`.",
+    no_args_is_help=True,
 )
 
 NamespaceOption = Annotated[
@@ -30,6 +35,12 @@ NamespaceOption = Annotated[
 ]
 ContextOption = Annotated[
     str | None, typer.Option("--context", help="Context of the kubeconfig. [default: the current]", show_default=False)
+]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Show how far it is, and end once it is done, refused or taken back.")
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.0, help="Seconds that --wait waits; the order stands after that.")
 ]
 ClusterArgument = Annotated[str, typer.Argument(help="Name of the WalrusCluster.", show_default=False)]
 MaybeCluster = Annotated[str | None, typer.Argument(help="Name of a WalrusCluster. [default: all]", show_default=False)]
@@ -121,7 +132,7 @@ def diff(
     if not wanted:
         raise Failed(f"{file} has no {CLUSTER.name} with a name and a spec")
 
-    async def look(kube: OfficialApi, here: str) -> list[Snapshot]:
+    async def look(kube: UserApi, here: str) -> list[Snapshot]:
         return [
             await difference.look(kube, namespace or one["metadata"].get("namespace") or here, one) for one in wanted
         ]
@@ -156,6 +167,104 @@ def report(
         print_note("Some of it may not be read with these rights: not-read.txt in the bundle says what.")
 
 
+@app.command()
+def roll(
+    name: ClusterArgument,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = _HOUR_S,
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+) -> None:
+    """Restart all brokers of a cluster, one after the other, under the gates of every roll.
+
+    Example: walrus k8s roll orders --wait
+    """
+    from walrus_operator.cli.orders import Roll
+    from walrus_operator.objects import CLUSTER
+
+    found = _listed(CLUSTER, name, namespace, kube_context)[0]
+    _order(found, Roll(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"), kube_context, timeout if wait else None)
+
+
+@app.command()
+def drain(
+    name: ClusterArgument,
+    broker: Annotated[str, typer.Argument(help="Pod or disk of the broker.", show_default=False)],
+    wait: WaitOption = False,
+    timeout: TimeoutOption = _HOUR_S,
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+) -> None:
+    """Let a broker hand over all that it leads and stores, and stay: before its machine is serviced for long.
+
+    Example: walrus k8s drain orders orders-general-1 --wait
+    """
+    from walrus_operator.cli.orders import Drain, ordered, taken_back_by
+    from walrus_operator.objects import CLUSTER
+
+    found = _listed(CLUSTER, name, namespace, kube_context)[0]
+    order = Drain.of(found, broker)
+    former = ordered(found, order.annotation)
+    if former not in ("", order.value):
+        raise Failed(f"disk {former} is drained, and one at a time is. First: {taken_back_by(order, found)}")
+    _order(found, order, kube_context, timeout if wait else None)
+
+
+@app.command()
+def replace(
+    name: ClusterArgument,
+    disk: Annotated[str, typer.Argument(help="The disk that will never come back.", show_default=False)],
+    wait: WaitOption = False,
+    timeout: TimeoutOption = _HOUR_S,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+) -> None:
+    """Give up a disk that will never come back, with what it stored; its broker comes up on another one.
+
+    Example: walrus k8s replace orders 5f6a0a7e-7d0b-4c8e-9d6e-2c1f3b9a4e11
+    """
+    from walrus_operator.cli.orders import Replace
+    from walrus_operator.objects import CLUSTER
+
+    found = _listed(CLUSTER, name, namespace, kube_context)[0]
+    order = Replace.of(found, disk)
+    if not yes:
+        typer.confirm(
+            f"{order}. The disk is refused if it shows up again, and its claim is deleted. Go on?", abort=True
+        )
+    _order(found, order, kube_context, timeout if wait else None)
+
+
+def _order(found: Manifest, order: Order, kube_context: str | None, timeout_s: float | None) -> None:
+    """Write the order, say what was ordered, and follow it where a time says how long."""
+    from walrus_operator.cli import following, orders
+    from walrus_operator.kube.api import Conflict, Denied, Missing, Refused, Unreachable
+    from walrus_operator.objects import ref_of
+
+    ref = ref_of(found)
+
+    async def give(kube: UserApi, _: str) -> str | None:
+        try:
+            await kube.annotate(found, {order.annotation: order.value})
+        except Denied as error:
+            raise Failed(
+                f"nothing is ordered: {error}. Whoever may patch walrusclusters in namespace {ref.namespace} can do"
+                " it, as the ClusterRole `edit` may"
+            ) from error
+        except (Missing, Conflict, Refused) as error:
+            raise Failed(f"nothing is ordered, as {ref} is gone or another one since: {error}") from error
+        except Unreachable as error:
+            raise Failed(f"nobody knows whether it is ordered: {error}. Ask again") from error
+        for line in orders.given(order, found):
+            print_line(line)
+        return None if timeout_s is None else await following.follow(kube, order, found, timeout_s, print_note)
+
+    done = _asked(give, kube_context)
+    if done is not None:
+        print_line(f"Done: {done}.")
+
+
 def _is_whole(manifest: Manifest) -> bool:
     metadata = manifest.get("metadata")
     return (
@@ -174,9 +283,9 @@ def _listed(kind: Kind, name: str | None, namespace: str | None, kube_context: s
     return wanted
 
 
-def _asked(ask: Callable[[OfficialApi, str], Awaitable[T]], kube_context: str | None) -> T:
+def _asked(ask: Callable[[UserApi, str], Awaitable[T]], kube_context: str | None) -> T:
     """What Kubernetes answers to whom the kubeconfig names; the namespace of the context is given to *ask*."""
-    from walrus_operator.cli.difference import UserApi
+    from walrus_operator.cli.user import UserApi
     from walrus_operator.kube.api import KubeError
     from walrus_operator.kube.official import of_user
 

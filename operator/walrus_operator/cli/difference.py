@@ -19,7 +19,7 @@ from walrus_operator.clock import now
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.desired.network import operator_namespace_of
 from walrus_operator.kube.official import OfficialApi
-from walrus_operator.objects import CLUSTER, NETWORK_POLICY, POD, SECRET, STATEFUL_SET, Key, Manifest, Ref
+from walrus_operator.objects import CLUSTER, NETWORK_POLICY, POD, STATEFUL_SET, Key, Manifest, Ref
 from walrus_operator.observe.brokers import BrokerError
 from walrus_operator.observe.observer import Observer
 from walrus_operator.observe.snapshot import Broker, Cluster, Config, Drain, Member, Replication, Snapshot
@@ -27,17 +27,6 @@ from walrus_operator.plan.actions import REFUSED, Plan
 from walrus_operator.plan.planner import plan
 
 DEFAULT_IMAGE = "walrus/walrus-node"
-
-
-class UserApi(OfficialApi):
-    """Kubernetes as its user may read it; Secrets are not asked for."""
-
-    async def get(self, ref: Ref) -> Manifest | None:
-        """The object; the brokers' Secret as if it were there."""
-        if ref.kind != SECRET.name:
-            return await super().get(ref)
-        labels = {LABEL_CLUSTER: ref.name.removesuffix("-shared-secret")}
-        return {"kind": SECRET.name, "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": labels}}
 
 
 class ToldBrokers:
