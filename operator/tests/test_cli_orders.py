@@ -130,8 +130,8 @@ def test_an_order_that_is_not_taken_is_told_with_who_can_give_it(server, kube, c
 def test_an_order_lands_on_no_other_cluster_of_the_same_name(server, kube):
     found = server.http.RequestHandlerClass._found
 
-    def then_another(handler, plural, label):
-        listed = [{**one, "metadata": dict(one["metadata"])} for one in found(handler, plural, label)]
+    def then_another(handler, *asked):
+        listed = [{**one, "metadata": dict(one["metadata"])} for one in found(handler, *asked)]
         kube.objects[ORDERS]["metadata"]["uid"] = "another"
         return listed
 

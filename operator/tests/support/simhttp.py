@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
+from simforward import serve
 from typer.testing import CliRunner
 from walrus_operator.cli.app import app
 from walrus_operator.objects import KINDS, Ref
@@ -19,6 +20,9 @@ class Kubernetes:
         self.forbidden = set()
         self.denied = None  # what is answered to every write: a code and a message
         self.moves = lambda: None  # what happens whenever somebody looks at a cluster
+        self.forwards = {}  # pod -> port of this machine to which its Admin port is forwarded
+        self.date = None  # what the API server takes for the time, if not this machine's
+        self.lacking = set()  # (verb, resource) that no account may
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -26,7 +30,11 @@ class Kubernetes:
                 url = urlsplit(self.path)
                 server.asked.append(url.path)
                 plural = url.path.rpartition("/")[2]
-                if plural == "log":
+                if plural == "portforward":
+                    self._forward(url)
+                elif url.path == "/version":
+                    self._answer(200, b"{}")
+                elif plural == "log":
                     self._answer(200, f"a line of {url.path.split('/')[-2]}\n".encode())
                 elif (one := self._looked_at(url.path)) is not None:
                     self._answer(200, json.dumps(one).encode())
@@ -36,7 +44,30 @@ class Kubernetes:
                     self._answer(404, b"{}")
                 else:
                     label = parse_qs(url.query).get("labelSelector", [""])[0]
-                    self._answer(200, json.dumps({"metadata": {}, "items": self._found(plural, label)}).encode())
+                    namespace = url.path.split("/")[-2]
+                    found = self._found(plural, namespace, label)
+                    self._answer(200, json.dumps({"metadata": {}, "items": found}).encode())
+
+            def _forward(self, url):
+                pod, port = url.path.split("/")[-2], int(parse_qs(url.query)["ports"][0])
+                if "portforward" in server.forbidden or pod not in server.forwards:
+                    self._answer(403 if "portforward" in server.forbidden else 500, b"{}")
+                else:
+                    serve(self, port, server.forwards[pod])
+
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                assert urlsplit(self.path).path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+                wanted = asked["spec"]["resourceAttributes"]
+                resource = "/".join(filter(None, (wanted["resource"], wanted["subresource"])))
+                if "subjectaccessreviews" in server.forbidden:
+                    self._answer(403, json.dumps({"message": "subjectaccessreviews is forbidden"}).encode())
+                else:
+                    allowed = (wanted["verb"], resource) not in server.lacking
+                    self._answer(201, json.dumps({**asked, "status": {"allowed": allowed}}).encode())
+
+            def date_time_string(self, timestamp=None):
+                return server.date or super().date_time_string(timestamp)
 
             def do_PATCH(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -62,13 +93,15 @@ class Kubernetes:
                 return self._one(path)
 
             def _one(self, path):
-                *_, plural, name = path.split("/")
+                *before, plural, name = path.split("/")
                 kinds = [one for one in KINDS.values() if one.plural == plural]
-                return kube.objects.get(Ref(kinds[0].name, "shop", name)) if kinds else None
+                namespace = before[-1] if before[-2:-1] == ["namespaces"] else ""
+                return kube.objects.get(Ref(kinds[0].name, namespace, name)) if kinds else None
 
-            def _found(self, plural, label):
+            def _found(self, plural, namespace, label):
                 kind = next(one for one in KINDS.values() if one.plural == plural)
-                found = [one for ref, one in sorted(kube.objects.items()) if ref.kind == kind.name]
+                wanted = (kind.name, namespace)
+                found = [one for ref, one in sorted(kube.objects.items()) if (ref.kind, ref.namespace) == wanted]
                 wanted = dict(part.split("=") for part in label.split(",") if part)
                 return [one for one in found if wanted.items() <= one["metadata"].get("labels", {}).items()]
 

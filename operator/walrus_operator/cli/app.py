@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from walrus_client.cli.exit_codes import Failed, exit_code_of
-from walrus_client.cli.output import Output, OutputOption, print_json, print_line, print_note, print_table
+from walrus_client.cli.output import Output, OutputOption, as_dict, print_json, print_line, print_note, print_table
 from walrus_client.cli.target import output_of
 
 if TYPE_CHECKING:
@@ -234,6 +234,40 @@ def replace(
             f"{order}. The disk is refused if it shows up again, and its claim is deleted. Go on?", abort=True
         )
     _order(found, order, kube_context, timeout if wait else None)
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    name: ClusterArgument,
+    operator_namespace: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the operator runs. [default: as the cluster's NetworkPolicy says]", show_default=False
+        ),
+    ] = None,
+    namespace: NamespaceOption = None,
+    kube_context: ContextOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Look at a cluster, its brokers and its operator as one would by hand. Exit code 1 where anything is wrong.
+
+    Example: walrus k8s doctor orders
+    """
+    from walrus_operator.cli import doctor as doctors
+    from walrus_operator.cli.examining import Verdict, examined
+    from walrus_operator.objects import CLUSTER
+
+    found = _listed(CLUSTER, name, namespace, kube_context)[0]
+    findings = examined(_asked(lambda kube, _: doctors.look(kube, found, operator_namespace), kube_context))
+    if output_of(context, output) is Output.JSON:
+        print_json([as_dict(one) for one in findings])
+    else:
+        rows = ((one.check, one.verdict, one.found, one.way_out or None) for one in findings)
+        print_table(("check", "verdict", "found", "way out"), rows)
+    failed = sum(one.verdict is Verdict.FAILED for one in findings)
+    if failed:
+        raise Failed(f"{failed} of {len(findings)} findings are failures")
 
 
 def _order(found: Manifest, order: Order, kube_context: str | None, timeout_s: float | None) -> None:

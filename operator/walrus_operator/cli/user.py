@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.kube.official import OfficialApi
@@ -10,6 +13,7 @@ from walrus_operator.objects import SECRET, Manifest, Ref, ref_of, uid_of
 
 _MERGE = "application/merge-patch+json"
 _MANAGER = "kubectl-walrus"
+_TIMEOUT_S = (3.0, 10.0)
 
 
 class UserApi(OfficialApi):
@@ -39,3 +43,30 @@ class UserApi(OfficialApi):
                 field_manager=_MANAGER,
             ),
         )
+
+    async def clock(self) -> datetime:
+        """The time of the API server, to the second."""
+
+        def ask() -> Manifest:
+            answer = self._dynamic.request("get", "/version", serialize=False, _request_timeout=_TIMEOUT_S)
+            return {"date": answer.headers["Date"]}
+
+        return parsedate_to_datetime((await self._call("get", "version", ask))["date"])
+
+    async def may(self, user: str, namespace: str, group: str, resource: str, verb: str) -> bool:
+        """Whether a user may do something in a namespace ("": in all). Raises `Denied` where one may not ask that."""
+        name, _, below = resource.partition("/")
+        asked = {"namespace": namespace, "group": group, "resource": name, "subresource": below, "verb": verb}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": asked},
+        }
+
+        def ask() -> Manifest:
+            path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            answer = self._dynamic.request("post", path, serialize=False, body=body, _request_timeout=_TIMEOUT_S)
+            told: Manifest = json.loads(answer.data)
+            return told
+
+        return bool((await self._call("create", "SubjectAccessReview", ask))["status"]["allowed"])

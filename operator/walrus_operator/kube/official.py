@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +114,27 @@ class OfficialApi:
             return {"text": answer.data.decode(errors="replace")}
 
         return str((await self._call("get", "Pod/log", ask))["text"])
+
+    def connecting(
+        self, namespace: str, pod: str, port: int, told: Callable[[str], None]
+    ) -> Callable[[], socket.socket]:
+        """What connects to a port of a pod through the API server, and tells what keeps it from that. It blocks."""
+        # The operator never does this; and whoever connects has no time for what takes long to be imported.
+        from kubernetes.client import CoreV1Api
+        from kubernetes.stream import portforward
+
+        def connect() -> socket.socket:
+            # A client of its own: the call takes its client's transport away as long as it lasts.
+            core = CoreV1Api(client.ApiClient(self._client.configuration))
+            try:
+                forward = portforward(core.connect_get_namespaced_pod_portforward, pod, namespace, ports=str(port))
+            except ApiException as error:
+                told(f"port-forward to {pod}: {error.reason}")
+                raise ConnectionError(error.reason) from error
+            connected: socket.socket = forward.socket(port)
+            return connected
+
+        return connect
 
     async def create(self, manifest: Manifest) -> Manifest:
         """Make the object."""
