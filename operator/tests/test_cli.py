@@ -5,12 +5,15 @@ import tarfile
 
 import pytest
 import yaml
-from driving import converge, settle_topics
+from driving import Operator, converge, settle_topics
 from examples import SMALLEST, changed, with_pool
 from simhttp import Kubernetes, kubeconfig, run
+from test_shrinking import FIVE, filled
+from test_shrinking import started as started_with
 from test_topics import BILLING, started
 from walrus_client.cli.exit_codes import Failed
 from walrus_operator.cli import told
+from walrus_operator.cli.difference import Seen, difference
 from walrus_operator.plan.actions import Gate
 
 
@@ -22,6 +25,7 @@ def kube():
 @pytest.fixture
 def server(kube, tmp_path, monkeypatch):
     made = Kubernetes(kube)
+    made.forbidden.add("portforward")
     kubeconfig(made, tmp_path, monkeypatch)
     yield made
     made.close()
@@ -120,7 +124,11 @@ def planned(tmp_path, spec, name="orders"):
 
 
 def test_diff_says_what_the_operator_would_do_and_writes_nothing(server, kube, tmp_path):
-    assert planned(tmp_path, SMALLEST) == "Nothing would be done.\n"
+    nothing, *unasked = planned(tmp_path, SMALLEST).splitlines()
+    assert nothing == "Nothing would be done."
+    assert [line.split(" (")[0] for line in unasked] == [
+        f"Not asked, and taken as the status tells: orders-general-{ordinal}" for ordinal in range(3)
+    ]
     before = kube.writes
     grown = planned(tmp_path, with_pool(SMALLEST, replicas=5))
     assert "-  replicas: 3\n+  replicas: 5\n" in grown
@@ -137,6 +145,13 @@ def test_diff_says_what_the_operator_would_do_and_writes_nothing(server, kube, t
     assert "At once: Create StatefulSet fresh-general" in made
     assert kube.writes == before
     assert not [asked for asked in server.asked if "secrets" in asked]
+
+
+def test_diff_says_whether_the_disks_that_stay_have_room():
+    kube = started_with(FIVE)
+    filled(kube, free=40, held=40)
+    lines = difference(Seen(Operator(kube).look()), SMALLEST)
+    assert any("Refused (ShrinkRefused): the disks of the brokers that stay would be 87 % full" in one for one in lines)
 
 
 def test_a_file_without_a_cluster_is_refused(server, tmp_path):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 from driving import Operator, converge
 from examples import SMALLEST, changed, with_pool
 from simhttp import Kubernetes, kubeconfig, run
@@ -188,6 +189,10 @@ def test_a_cluster_that_hibernates_lacks_nothing_but_brokers_that_run():
     assert {check for check, _ in trouble(facts(kube))} == {"conditions"}
 
 
+def wanted(spec):
+    return {"apiVersion": CLUSTER.api_version, "kind": CLUSTER.name, "metadata": {"name": "orders"}, "spec": spec}
+
+
 @pytest.fixture
 def reached(four, tmp_path, monkeypatch):  # noqa: F811
     """Real brokers behind a Kubernetes that forwards to them, and an operator that holds its lease."""
@@ -202,13 +207,17 @@ def reached(four, tmp_path, monkeypatch):  # noqa: F811
     server.close()
 
 
-def test_brokers_are_asked_by_port_forward_and_the_exit_code_says_whether_all_is_well(reached):
+def test_brokers_are_asked_by_port_forward_and_the_exit_code_says_whether_all_is_well(reached, tmp_path):
     findings = json.loads(run("doctor", "orders", "-o", "json"))
     assert [one for one in findings if one["verdict"] == "failed"] == []
     assert next(one["found"] for one in findings if one["check"] == "brokers").startswith("all that run answer")
     asked = [asked for asked in reached.asked if asked.endswith("portforward")]
     assert {asked.split("/")[-2] for asked in asked} == {f"orders-general-{ordinal}" for ordinal in range(4)}
     assert not [asked for asked in reached.asked if "secrets" in asked or asked.startswith("PATCH")]
+    (tmp_path / "orders.yaml").write_text(yaml.safe_dump(wanted(SMALLEST)))
+    planned = run("diff", "-f", "orders.yaml")
+    assert "Then, one in each pass: Drain orders-general-3" in planned
+    assert "Not asked" not in planned
     reached.lacking.add(("patch", "walrusclusters/status"))
     reached.forwards.pop("orders-general-2")
     reached.forbidden.add("persistentvolumeclaims")

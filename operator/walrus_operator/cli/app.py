@@ -14,10 +14,10 @@ from walrus_client.cli.output import Output, OutputOption, as_dict, print_json, 
 from walrus_client.cli.target import output_of
 
 if TYPE_CHECKING:
+    from walrus_operator.cli.difference import Seen
     from walrus_operator.cli.orders import Order
     from walrus_operator.cli.user import UserApi
     from walrus_operator.objects import Kind, Manifest
-    from walrus_operator.observe.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ def diff(
 ) -> None:
     """Tell what the operator would do with the clusters of a file, by its own planner. Nothing is written.
 
-    What brokers are is what the status last told of them.
+    Brokers are asked by port-forward; of those that cannot be asked, the status tells.
 
     Example: walrus k8s diff -f walruscluster.yaml
     """
@@ -132,7 +132,7 @@ def diff(
     if not wanted:
         raise Failed(f"{file} has no {CLUSTER.name} with a name and a spec")
 
-    async def look(kube: UserApi, here: str) -> list[Snapshot]:
+    async def look(kube: UserApi, here: str) -> list[Seen]:
         return [
             await difference.look(kube, namespace or one["metadata"].get("namespace") or here, one) for one in wanted
         ]

@@ -1,24 +1,27 @@
 """What the operator would do with another spec: its own planner, over what there is. Nothing is written.
 
-Brokers are not asked: what they are is what the status of the cluster last told of them, so a step that depends on them
-may be held up in the end. The Secret that brokers share is not read either: it is taken for what it should be.
+Brokers are asked by port-forward, as whether the disks that stay have room is in no status. Of one that cannot be asked
+the status tells, so a step that depends on it may be held up in the end. The Secret that brokers share is not read: it
+is taken for what it should be.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from walrus_operator.api.cluster import ClusterSpec, parse_spec
+from walrus_operator.cli.reached import ReachedBrokers
+from walrus_operator.cli.user import UserApi
 from walrus_operator.clock import now
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.desired.network import operator_namespace_of
-from walrus_operator.kube.official import OfficialApi
+from walrus_operator.kube.api import Missing
 from walrus_operator.objects import CLUSTER, NETWORK_POLICY, POD, STATEFUL_SET, Key, Manifest, Ref
 from walrus_operator.observe.brokers import BrokerError
 from walrus_operator.observe.observer import Observer
@@ -30,7 +33,7 @@ DEFAULT_IMAGE = "walrus/walrus-node"
 
 
 class ToldBrokers:
-    """Brokers as the status of their cluster last told of them; they answer nothing else."""
+    """Brokers as the status of their cluster last told of them."""
 
     def __init__(self, status: Mapping[str, Any], pods: Mapping[str, str]) -> None:
         """*pods* are their names by address."""
@@ -74,33 +77,59 @@ class ToldBrokers:
             copies_needed=replication.get("copiesNeeded", 0),
         )
 
+
+class AskedBrokers:
+    """Brokers as they tell of themselves, or else as the status does."""
+
+    def __init__(self, reached: ReachedBrokers, told: ToldBrokers) -> None:
+        self._reached = reached
+        self._told = told
+
+    async def look(self, host: str) -> Broker:
+        """What is known about the broker. Raises `BrokerError` where nothing is."""
+        try:
+            return await self._reached.look(host)
+        except BrokerError:
+            return await self._told.look(host)
+
     async def drain(self, host: str, disk: str) -> Drain:
-        """Not told."""
-        raise BrokerError(f"{host} is not asked how far disk {disk} is")
+        """How far the broker of this disk is with handing over. Raises `BrokerError`."""
+        return await self._reached.drain(host, disk)
 
     async def config(self, host: str) -> Config:
-        """Not told."""
-        raise BrokerError(f"{host} is not asked")
+        """The cluster's configuration. Raises `BrokerError`."""
+        return await self._reached.config(host)
 
 
-async def look(kube: OfficialApi, namespace: str, wanted: Manifest) -> Snapshot:
+@dataclass(frozen=True)
+class Seen:
+    """What there is of a cluster."""
+
+    snapshot: Snapshot
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """Why brokers could not be asked, by pod."""
+
+
+async def look(kube: UserApi, namespace: str, wanted: Manifest) -> Seen:
     """What there is of the cluster that a manifest is about; nothing but the manifest where it is not there."""
     name = wanted["metadata"]["name"]
     found = await kube.get(Ref(CLUSTER.name, namespace, name))
     if found is None:
         metadata = {"name": name, "namespace": namespace, "uid": "", "generation": 1}
-        return Snapshot(Cluster.parse({**wanted, "metadata": {**wanted["metadata"], **metadata}}), {})
+        return Seen(Snapshot(Cluster.parse({**wanted, "metadata": {**wanted["metadata"], **metadata}}), {}))
     pods = await kube.list(POD, namespace, f"{LABEL_CLUSTER}={name}")
     hosts = {one.get("status", {}).get("podIP", ""): one["metadata"]["name"] for one in pods}
-    brokers = ToldBrokers(found.get("status") or {}, hosts)
+    reached = ReachedBrokers(kube, namespace, hosts)
+    brokers = AskedBrokers(reached, ToldBrokers(found.get("status") or {}, hosts))
     seen = await Observer(kube, brokers, now).look(Key(namespace, name))  # type: ignore[arg-type] # it only reads
-    assert seen is not None
-    return seen
+    if seen is None:
+        raise Missing(f"{CLUSTER.name} {name} was deleted meanwhile")
+    return Seen(seen, reached.troubles)
 
 
-def difference(seen: Snapshot, wanted: Mapping[str, Any]) -> list[str]:
+def difference(look: Seen, wanted: Mapping[str, Any]) -> list[str]:
     """How the specs differ, and what the operator would do: lines. Pure."""
-    image = _image(seen)
+    seen, image = look.snapshot, _image(look.snapshot)
     try:
         spec = parse_spec(dict(wanted))
     except ValidationError as error:
@@ -110,7 +139,8 @@ def difference(seen: Snapshot, wanted: Mapping[str, Any]) -> list[str]:
     # Defaults that the API server fills in are no change: the spec stays as it is written there.
     changed = replace(seen, cluster=replace(seen.cluster, spec=_plain(spec))) if lines else seen
     todo = plan(spec, changed, image, operator_namespace=_operator_namespace(seen))
-    return [*lines, *_planned(todo)]
+    unasked = (f"Not asked, and taken as the status tells: {pod} ({why})" for pod, why in sorted(look.troubles.items()))
+    return [*lines, *_planned(todo), *unasked]
 
 
 def _operator_namespace(seen: Snapshot) -> str:
