@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from crashing import crash_at_each_write
 from driving import Operator, condition, converge
 from examples import SMALLEST, changed
 from pydantic import ValidationError
@@ -202,32 +203,20 @@ def test_a_setting_is_taken_back_by_the_next_operator_where_one_died_once_the_sp
     assert "copies.moves_max" not in entries(kube)
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_an_operator_that_dies_at_any_write_leaves_no_setting_behind(before):
-    def story(crash_at):
-        kube = started(spec_with(dynamic={"copies.moves_max": 3, "log.level": "debug"}))
-        first = kube.writes
-        kube.crash_at, kube.crash_before = crash_at and first + crash_at, before
-        crashes = 0
-        for wanted in (spec_with(dynamic={"copies.grace_ms": 7}), SMALLEST):
-            kube.put("orders", wanted)
-            while True:
-                try:
-                    converge(kube)
-                    break
-                except Crash:
-                    crashes += 1
+def test_an_operator_that_dies_at_any_write_leaves_no_setting_behind():
+    def check(kube):
         assert entries(kube).keys().isdisjoint({"copies.moves_max", "copies.grace_ms"})
         assert set(levels(kube).values()) == {"info"}
         assert "settings" not in kube.objects[ACCEPTED]["data"]
-        return kube.writes - first, crashes
 
-    writes, _ = story(None)
-    assert writes > 8
-    crashes = [story(write)[1] for write in range(1, writes + 1)]
-    # Each operator here begins at the same moment, and an Event that is there already is no write.
-    assert set(crashes) <= {0, 1}
-    assert sum(crashes) > writes / 2
+    crash_at_each_write(
+        started(spec_with(dynamic={"copies.moves_max": 3, "log.level": "debug"})),
+        [
+            lambda kube: kube.put("orders", spec_with(dynamic={"copies.grace_ms": 7})),
+            lambda kube: kube.put("orders", SMALLEST),
+        ],
+        check,
+    )
 
 
 def test_the_guide_names_every_setting():

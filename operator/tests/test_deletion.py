@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from crashing import crash_at_each_write
 from driving import KEY, Operator, converge, status
 from examples import SMALLEST, changed
-from simapi import Crash, is_ready
+from simapi import is_ready
 from simkube import SimKube
 from walrus_operator.act.executor import _marked
 from walrus_operator.kube.api import Conflict, Denied
@@ -144,23 +145,12 @@ def test_a_cluster_of_the_same_name_is_not_marked_for_the_former_one():
 
 
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_crash_at_any_write_of_a_deletion_leads_to_the_same_end(before, policy):
-    def story(crash_at):
-        kube = started(REMOVES)
-        first = kube.writes
-        kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
+def test_a_crash_at_any_write_of_a_deletion_leads_to_the_same_end(policy):
+    def delete(kube):
         kube.put("orders", changed(SMALLEST, deletionPolicy=policy))
         kube.remove("WalrusCluster", "orders")
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                pass
-        return claims(kube), CLUSTER in kube.objects, kube.writes - first
 
-    left, there, writes = story(None)
-    assert (len(left), there) == (0 if policy == "Delete" else 3, False)
-    for crash_at in range(1, writes + 1):
-        assert story(crash_at)[:2] == (left, there), crash_at
+    def check(kube):
+        assert (len(claims(kube)), CLUSTER in kube.objects) == (0 if policy == "Delete" else 3, False)
+
+    crash_at_each_write(started(REMOVES), [delete], check)

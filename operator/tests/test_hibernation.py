@@ -1,9 +1,8 @@
 """All brokers stop together and come back together; what is theirs stays, whatever happens meanwhile."""
 
-import pytest
+from crashing import crash_at_each_write
 from driving import Operator, condition, converge, status
 from examples import OUTSIDE, SMALLEST, changed, with_pool
-from simapi import Crash
 from simkube import SimKube
 from walrus_operator.objects import Ref
 
@@ -148,32 +147,24 @@ def test_a_paused_cluster_neither_falls_asleep_nor_wakes_up():
     assert len(kube.pods()) == 3
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_an_operator_that_dies_at_any_write_of_the_story_changes_nothing_of_its_end(before):
-    def story(crash_at):
-        kube = started(TWO_POOLS)
-        first = kube.writes
-        kube.crash_at, kube.crash_before = crash_at and first + crash_at, before
-        crashes = 0
-        for spec in (
-            asleep(TWO_POOLS),
-            asleep(changed(TWO_POOLS, version="2.0.0")),
-            changed(TWO_POOLS, version="2.0.0"),
-        ):
-            kube.put("orders", spec)
-            while True:
-                try:
-                    converge(kube)
-                    break
-                except Crash:
-                    crashes += 1
-            assert len(kube.pods()) == (0 if spec.get("hibernate") else 5)
+def test_an_operator_that_dies_at_any_write_of_the_story_changes_nothing_of_its_end():
+    newer = changed(TWO_POOLS, version="2.0.0")
+
+    def check(kube):
+        assert len(kube.pods()) == 5
         assert condition(kube, "Ready")["status"] == "True"
         assert len({disk["cluster"] for disk in kube.disks.values()}) == 1
-        return kube.writes - first, crashes
 
-    writes, _ = story(None)
-    crashes = [story(write)[1] for write in range(1, writes + 1)]
-    # Each operator here begins at the same moment, and an Event that is there already is no write.
-    assert set(crashes) <= {0, 1}
-    assert sum(crashes) > writes / 2
+    def wake(kube):
+        assert len(kube.pods()) == 0
+        kube.put("orders", newer)
+
+    crash_at_each_write(
+        started(TWO_POOLS),
+        [
+            lambda kube: kube.put("orders", asleep(TWO_POOLS)),
+            lambda kube: kube.put("orders", asleep(newer)),
+            wake,
+        ],
+        check,
+    )

@@ -1,11 +1,11 @@
 """Listeners for clients outside of Kubernetes: which address each broker is told to tell, and when another."""
 
 import pytest
+from crashing import crash_at_each_write
 from driving import Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simapi import Crash
 from simkube import SimKube
 from test_invariants import Watched
 from walrus_operator.kube.api import Denied, Refused
@@ -231,27 +231,15 @@ def test_a_pod_that_was_replaced_meanwhile_is_not_told_of_its_former_node():
 
 
 def test_an_operator_that_dies_at_any_write_leaves_nobody_with_a_wrong_address():
-    def story(crash_at):
-        kube = SimKube()
-        kube.put("orders", spec(replicas=1) | {"replication": {"factor": 1}})
-        converge(kube)
-        kube.put("orders", spec(PORTS, replicas=1) | {"replication": {"factor": 1}})
-        before, kube.crash_at = kube.writes, crash_at and kube.writes + crash_at
-        crashes = 0
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                crashes += 1
-        return kube, crashes, kube.writes - before
+    kube = SimKube()
+    kube.put("orders", spec(replicas=1) | {"replication": {"factor": 1}})
+    converge(kube)
+    outside = spec(PORTS, replicas=1) | {"replication": {"factor": 1}}
 
-    straight, _, writes = story(None)
-    assert told(straight) == expected_ports(straight, 1)
-    for crash_at in range(1, writes + 1):
-        kube, crashes, _ = story(crash_at)
-        assert crashes == 1, crash_at
-        assert told(kube) == expected_ports(kube, 1), crash_at
+    def check(kube):
+        assert told(kube) == expected_ports(kube, 1)
+
+    crash_at_each_write(kube, [lambda kube: kube.put("orders", outside)], check)
 
 
 LISTENERS = [(), (PORTS,), (BALANCED,), (NAMED,), ({**PORTS, "port": 9095, "admin": True},)]

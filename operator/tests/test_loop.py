@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from crashing import crash_at_each_write
 from driving import Operator, condition, converge, settle_topics, status
 from examples import EXAMPLES, SMALLEST, changed, with_pool
 from simapi import Crash
@@ -422,39 +423,23 @@ def test_two_clusters_in_one_namespace_do_not_know_each_other():
     assert status(kube)["clusterId"] == "cluster-1"
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_crash_at_any_write_leads_to_the_same_end(before):
+def test_a_crash_at_any_write_leads_to_the_same_end():
     """Create, grow, change policy and copies, lose a pod: dying before or after each write, and starting anew."""
     grown = with_pool(changed(SMALLEST, segments={"maxEntries": 500}, replication={"factor": 4}), replicas=4)
+    ends = []
 
-    def story(crash_at):
-        kube = SimKube()
-        kube.crash_at, kube.crash_before = crash_at, before
-        crashes = 0
-        for spec, lost in (
-            (SMALLEST, None),
-            (grown, None),
-            (grown, "orders-general-0"),
-        ):
-            kube.put("orders", spec)
-            if lost:
-                kube.remove("Pod", lost)
-            while True:
-                try:
-                    converge(kube)
-                    break
-                except Crash:
-                    crashes += 1
+    def check(kube):
         assert len({disk["cluster"] for disk in kube.disks.values()}) == 1
-        return kube, crashes
+        ends.append(end_state(kube))
+        assert ends[-1] == ends[0]
 
-    straight, _ = story(None)
+    acts = [
+        lambda kube: kube.put("orders", SMALLEST),
+        lambda kube: kube.put("orders", grown),
+        lambda kube: kube.remove("Pod", "orders-general-0"),
+    ]
+    straight = crash_at_each_write(SimKube(), acts, check)
     assert straight.calls["set", "replication"] == 1
-    expected = end_state(straight)
-    for crash_at in range(1, straight.writes + 1):
-        kube, crashes = story(crash_at)
-        assert crashes == 1, crash_at
-        assert end_state(kube) == expected, crash_at
 
 
 def test_the_verbs_used_are_the_verbs_granted():

@@ -1,6 +1,7 @@
 """A disk that will never come back is replaced where someone names it, and one that may come back is not touched."""
 
 import pytest
+from crashing import crash_at_each_write
 from driving import Operator, condition, converge, status
 from examples import SMALLEST, with_pool
 from simapi import Crash
@@ -135,28 +136,16 @@ def test_the_disk_of_an_emptied_volume_is_given_up_and_the_claim_stays():
     assert kube.objects[Ref(CLAIM.name, "shop", "data-orders-general-1")]["metadata"]["uid"] == claim
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_crash_at_any_write_leads_to_the_same_end(before):
-    def story(crash_at):
-        kube = started()
-        lost = lose_node(kube, 1)
-        order(kube, lost)
-        first = kube.writes
-        kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
-        crashes = 0
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                kube.crash_at, crashes = None, crashes + 1
+def test_a_crash_at_any_write_leads_to_the_same_end():
+    kube = started()
+    lost = lose_node(kube, 1)
+
+    def check(kube):
         assert condition(kube, "Ready")["status"] == "True"
         assert lost not in kube.members["cluster-1"]
         assert len(kube.members["cluster-1"]) == 3
-        return kube.writes - first, crashes
 
-    writes, _ = story(None)
-    assert all(story(crash_at)[1] == 1 for crash_at in range(1, writes + 1))
+    crash_at_each_write(kube, [lambda kube: order(kube, lost)], check)
 
 
 def test_what_has_begun_ends_though_the_annotation_is_taken_away():

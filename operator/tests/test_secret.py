@@ -4,9 +4,9 @@ import logging
 from base64 import b64decode
 
 import pytest
+from crashing import crash_at_each_write
 from driving import Operator, condition, converge, status
 from examples import POOLS, SMALLEST, changed
-from simapi import Crash
 from simkube import SimKube
 from walrus_operator.desired.names import RENDERED_FROM
 from walrus_operator.kube.api import Denied
@@ -101,25 +101,21 @@ def test_a_secret_that_is_gone_is_made_anew_and_restarts_nobody():
     assert condition(kube, "Ready")["status"] == "True"
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_crash_at_any_write_of_the_founding_leaves_no_broker_without_the_secret(before):
-    whole = started(POOLS)
-    for at in range(1, whole.writes + 1):
-        kube = Ordered()
-        kube.put("orders", POOLS)
-        kube.crash_at, kube.crash_before = at, before
-        made = set()
+def test_a_crash_at_any_write_of_the_founding_leaves_no_broker_without_the_secret():
+    def settle(kube):
+        converge(
+            kube,
+            each=lambda: kube.made.update({kube.objects[SHARED]["data"]["secret"]} if SHARED in kube.objects else ()),
+        )
 
-        def look(kube=kube, made=made):
-            made |= {found["data"]["secret"] for ref, found in kube.objects.items() if ref == SHARED}
+    def check(kube):
+        assert len(kube.made) == 1
+        assert all(map(is_mounted_by, kube.pods().values()))
+        assert condition(kube, "Ready")["status"] == "True"
 
-        try:
-            converge(kube, each=look)
-        except Crash:
-            converge(kube, each=look)
-        assert len(made) == 1, at
-        assert all(map(is_mounted_by, kube.pods().values())), at
-        assert condition(kube, "Ready")["status"] == "True", at
+    kube = Ordered()
+    kube.made = set()
+    crash_at_each_write(kube, [lambda kube: kube.put("orders", POOLS)], check, settle)
 
 
 def test_brokers_that_share_none_are_not_rolled_onto_one_and_new_pools_share_none_either():

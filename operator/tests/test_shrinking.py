@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from crashing import crash_at_each_write
 from driving import Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
-from simapi import Crash
 from simkube import SimKube
 from walrus_operator.kube.api import Denied
 from walrus_operator.objects import CLAIM, CLUSTER, CONFIG_MAP, STATEFUL_SET, Ref
@@ -153,29 +153,16 @@ def test_scaling_up_takes_a_drain_back_whenever_it_is_said(steps):
     assert DEPARTURES not in kube.objects
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
-def test_a_crash_at_any_write_leads_to_the_same_end(before, policy):
-    def story(crash_at):
-        kube = started(changed(FIVE, deletionPolicy=policy))
-        kube.put("orders", changed(SMALLEST, deletionPolicy=policy))
-        first = kube.writes
-        kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
-        crashes = 0
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                kube.crash_at, crashes = None, crashes + 1
+def test_a_crash_at_any_write_leads_to_the_same_end(policy):
+    def check(kube):
         assert members(kube) == ["orders-general-0", "orders-general-1", "orders-general-2"]
         assert (claim("orders-general-4") in kube.objects) == (policy == "Retain")
         assert condition(kube, "Ready")["status"] == "True"
-        return kube.writes - first, crashes
 
-    writes, _ = story(None)
-    assert writes > 10
-    assert all(story(crash_at)[1] == 1 for crash_at in range(1, writes + 1))
+    shrunk = changed(SMALLEST, deletionPolicy=policy)
+    kube = started(changed(FIVE, deletionPolicy=policy))
+    crash_at_each_write(kube, [lambda kube: kube.put("orders", shrunk)], check)
 
 
 def test_the_broker_that_leads_the_metadata_hands_that_over_before_it_goes():

@@ -4,9 +4,9 @@ from copy import deepcopy
 from functools import cache
 
 import pytest
+from crashing import crash_at_each_write
 from driving import TOPICS, Operator, converge, settle_topics, topic_condition, topic_status
 from examples import SMALLEST, changed
-from simapi import Crash
 from simkube import SimKube
 from walrus_operator.objects import Ref
 
@@ -410,48 +410,28 @@ def test_a_thousand_topics_are_made_and_at_rest_cost_one_list_and_two_questions(
     assert sum(used.values()) < 15
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_crash_at_any_write_leads_to_the_same_end(before):
+def test_a_crash_at_any_write_leads_to_the_same_end():
     """Make, change, lose, duplicate, delete: dying before or after each write, calls of brokers too, and anew."""
+    ends = []
 
-    def story(crash_at):
-        kube = started()
-        begun = kube.writes
-        kube.crash_at, kube.crash_before = crash_at and begun + crash_at, before
-        crashes = 0
-
-        def steps():
-            yield kube.put_topic("billing", DELETE)
-            yield kube.put_topic("billing", {**DELETE, "partitions": 5, "configs": {"segment.ms": 7}})
-            yield kube.topics.drop("billing")
-            yield kube.put_topic("second", {**BILLING, "name": "billing"})
-            yield kube.put_topic("kept", DELETE)
-            yield kube.remove("WalrusTopic", "second")
-            yield kube.remove("WalrusTopic", "billing")
-
-        for _ in steps():
-            while True:
-                try:
-                    settle_topics(kube)
-                    break
-                except Crash:
-                    crashes += 1
-        return kube, crashes, kube.writes - begun
-
-    def end(kube):
+    def check(kube):
         topics = {key: (one["partitions"], one["config"]) for key, one in kube.topics.topics.items()}
         resources = {ref.name: found["spec"] for ref, found in kube.objects.items() if ref.kind == "WalrusTopic"}
-        return topics, resources, {name: topic_status(kube, name)["phase"] for name in resources}
+        ends.append((topics, resources, {name: topic_status(kube, name)["phase"] for name in resources}))
+        assert ends[-1] == ends[0]
 
-    straight, _, writes = story(None)
-    assert list(end(straight)[1]) == ["kept"]
-    assert list(end(straight)[0]) == [("cluster-1", "default", "kept")]
-    died = 0
-    for crash_at in range(1, writes + 1):
-        kube, crashes, _ = story(crash_at)
-        died += crashes
-        assert end(kube) == end(straight), crash_at
-    assert died >= writes - 1, "an Event that is there already is no write"
+    acts = [
+        lambda kube: kube.put_topic("billing", DELETE),
+        lambda kube: kube.put_topic("billing", {**DELETE, "partitions": 5, "configs": {"segment.ms": 7}}),
+        lambda kube: kube.topics.drop("billing"),
+        lambda kube: kube.put_topic("second", {**BILLING, "name": "billing"}),
+        lambda kube: kube.put_topic("kept", DELETE),
+        lambda kube: kube.remove("WalrusTopic", "second"),
+        lambda kube: kube.remove("WalrusTopic", "billing"),
+    ]
+    crash_at_each_write(started(), acts, check, settle_topics)
+    topics, resources, _ = ends[0]
+    assert (list(topics), list(resources)) == ([("cluster-1", "default", "kept")], ["kept"])
 
 
 def test_a_change_that_somebody_else_makes_meanwhile_is_looked_at_again():
