@@ -127,6 +127,15 @@ def test_a_value_takes_every_right_outside_of_the_watched_namespaces_away(helm: 
     assert environment(rendered)["WALRUS_OPERATOR_MARKS_UNWATCHED"] == "false"
 
 
+def test_nodes_and_volumes_are_only_read(helm: Helm) -> None:
+    rules = next(m for m in operator(helm).manifests if m["metadata"]["name"] == "walrus-operator-nodes")["rules"]
+    assert {resource: rule["verbs"] for rule in rules for resource in rule["resources"]} == {
+        "nodes": ["get", "list"],
+        "persistentvolumes": ["get"],
+        "customresourcedefinitions": ["get"],
+    }
+
+
 def test_the_release_namespace_alone_can_be_watched(helm: Helm) -> None:
     rendered = operator(helm, watch={"namespaces": []})
     assert environment(rendered)["WALRUS_OPERATOR_NAMESPACES"] == "walrus-system"

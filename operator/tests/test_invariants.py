@@ -4,9 +4,9 @@ I1: the operator takes away one broker at a time: one that serves only while all
 does not only where nobody misses it; and none past the budget. I4: the number of brokers changes by one, downwards
 only by one that is no member; a member goes only once it is empty; what someone scaled away comes back at once. I5:
 no StatefulSet is deleted that asks for pods, and no claim that ever had a volume, but those of a deleted cluster, or
-of disks that left it, whose spec said so. I6: what has arrived writes nothing. I7: what is unknown is not built upon.
-I8: a crash changes nothing. I9: a paused cluster is only told of. And: one cluster is founded once. What is refused
-or foreign is never touched.
+of disks that left it, whose spec said so, and of disks that were lost with their nodes: one at a time. I6: what has
+arrived writes nothing. I7: what is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only
+told of. And: one cluster is founded once. What is refused or foreign is never touched.
 """
 
 import json
@@ -22,6 +22,7 @@ from simkube import SimKube
 from walrus_operator.desired.statefulset import PodInputs
 from walrus_operator.kube.api import Denied, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Ref, uid_of
+from walrus_operator.observe.machines import Machine, Volume
 
 CLUSTER = Ref("WalrusCluster", "shop", "orders")
 SET = Ref("StatefulSet", "shop", "orders-general")
@@ -109,6 +110,7 @@ class Watched(SimKube):
     def __init__(self):
         super().__init__()
         self.taken = set()  # by the operator's hand
+        self.given_up = set()  # disks whose nodes are gone
         self.sick.add("walrus/walrus-node:sick")
 
     async def apply(self, manifest):
@@ -152,9 +154,20 @@ class Watched(SimKube):
             goes = "deletionTimestamp" in cluster["metadata"] and cluster["spec"]["deletionPolicy"] == "Delete"
             accepted = json.loads(self.objects[ACCEPTED]["data"]["spec"]) if ACCEPTED in self.objects else {}
             left = accepted.get("deletionPolicy") == "Delete" and has_left(self, ref)
-            assert goes or left or "volumeName" not in self.objects[ref]["spec"]
+            lost = has_left(self, ref) and self.disks[ref.namespace, "claim", ref.name[5:]]["disk"] in self.given_up
+            assert goes or left or lost or "volumeName" not in self.objects[ref]["spec"]
             assert self.objects[ref]["metadata"]["labels"]["walrus.dev/cluster"] == "orders"
         await super().delete(ref, uid)
+
+    def remove_lost(self, disk):
+        """Its node is gone, and everyone else serves: a second one is never given up before the first is replaced."""
+        (pod,) = [pod for (_, kind, pod), told in self.disks.items() if kind == "claim" and told["disk"] == disk]
+        volume = self.nodes.volume(self.objects[Ref(CLAIM.name, "shop", f"data-{pod}")]["spec"]["volumeName"])
+        machines = map(Machine.parse, self.nodes.manifests())
+        assert not Volume.parse(volume).reached_from(machines)
+        assert not self.paused
+        self._everyone_serves(but=pod)
+        self.given_up.add(disk)
 
     async def evict(self, ref, uid):
         assert not self.paused
@@ -185,12 +198,12 @@ class Watched(SimKube):
             found is not None and int(ordinal) < found["spec"]["replicas"] and not held and "podIP" not in pod["status"]
         )
 
-    def _everyone_serves(self, *, joined_only=False):
+    def _everyone_serves(self, *, joined_only=False, but=""):
         """Growth and a roll build upon brokers that are known to serve."""
         sets = {uid_of(found) for ref, found in self.objects.items() if ref.kind == STATEFUL_SET.name}
         for ref, pod in self.objects.items():
             ours = any(owner["uid"] in sets for owner in pod["metadata"].get("ownerReferences", ()))
-            if ref.kind == POD.name and ours and (not joined_only or ref.name in self._joined()):
+            if ref.kind == POD.name and ours and ref.name != but and (not joined_only or ref.name in self._joined()):
                 assert is_ready(pod), ref
                 assert ref.name not in self.down, ref
                 assert self.runs(ref), ref
@@ -201,8 +214,8 @@ class Watched(SimKube):
 def test_the_invariants_hold_and_it_heals(volumes_move, operations):
     kube = Watched()
     kube.nodes.volumes_move = volumes_move
-    kube.put("orders", SMALLEST)
     spec = SMALLEST
+    put(kube, spec)
     for what, value in operations:
         match what:
             case "passes":
@@ -275,6 +288,7 @@ def has_left(kube, ref):
 
 
 def put(kube, spec):
+    spec = {"lostAfter": "4s", **spec}
     annotations = kube.orders | ({"walrus.dev/pause": ""} if kube.paused else {})
     kube.put("orders", spec, annotations=annotations | ({"walrus.dev/adopt": ""} if kube.adopts else {}))
 

@@ -8,12 +8,14 @@ import pytest
 from walrus_operator.act import executor
 from walrus_operator.act.departing import Departing
 from walrus_operator.act.executor import Executor
+from walrus_operator.act.lost import LostVolumes
 from walrus_operator.desired import statefulset
 from walrus_operator.desired.names import FINALIZER, ROLL
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import CLAIM, POD, Ref
+from walrus_operator.observe.machines import Volume
 from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan import deletion, departing, draining, planner, pools, replacing
+from walrus_operator.plan import deletion, departing, draining, planner, pools, replacing, stranded
 from walrus_operator.plan.actions import RemoveClaim
 from walrus_operator.plan.departing import Next
 from walrus_operator.runtime import lease
@@ -91,6 +93,14 @@ def _ordered(snapshot, _):
     return {ROLL: snapshot.cluster.roll}
 
 
+def _disk_by_name(pod, snapshot):
+    return next((member.disk for member in snapshot.members() if member.name == pod.name), "")
+
+
+def _reached_from_ready(self, machines):
+    return [one for one in machines if one.ready and any(self._meets(term, one) for term in self.terms)]
+
+
 MISTAKES = [
     Mistake(
         "a pod goes before its disk has left the cluster",
@@ -146,6 +156,41 @@ MISTAKES = [
         "a claim whose disk is given up stays, and with it the pod",
         instead(replacing, "_clear", lambda *_: Next()),
         "test_replacing.test_the_broker_of_a_lost_node_comes_up_on_another_one",
+    ),
+    Mistake(
+        "brokers of two lost nodes are replaced at once",
+        instead(replacing, "_missing", lambda *_: ""),
+        "test_losing.test_brokers_of_two_lost_nodes_are_never_replaced_at_once",
+    ),
+    Mistake(
+        "a node that does not answer is taken for one that is gone",
+        instead(Volume, "reached_from", _reached_from_ready),
+        "test_losing.test_a_node_that_does_not_answer_may_come_back",
+    ),
+    Mistake(
+        "a zone that is away is taken for a node",
+        instead(Volume, "lost_zone", lambda *_: ""),
+        "test_losing.test_a_zone_without_nodes_comes_back",
+    ),
+    Mistake(
+        "a lost disk is known by the name of its pod",
+        instead(stranded, "_disk", _disk_by_name),
+        "test_losing.test_a_disk_is_known_by_its_uuid_and_not_by_the_name_of_its_pod",
+    ),
+    Mistake(
+        "whether a node is back is not asked again",
+        instead(LostVolumes, "check", _unasked),
+        "test_losing.test_a_node_that_comes_back_in_the_last_moment_is_not_given_up",
+    ),
+    Mistake(
+        "nobody asks whether the others can do without a lost disk",
+        instead(Departing, "check_spared", _unasked),
+        "test_losing.test_a_disk_that_the_others_cannot_do_without_is_not_given_up",
+    ),
+    Mistake(
+        "a claim goes before its lost disk has left the cluster",
+        both(instead(replacing, "is_member", lambda *_: False), instead(Departing, "give_up", _unasked)),
+        "test_losing.test_a_paused_cluster_is_only_told_of",
     ),
     Mistake(
         "a drain asks no window",

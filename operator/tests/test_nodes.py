@@ -81,7 +81,7 @@ def test_a_roll_waits_for_a_machine_that_is_off_and_goes_on_with_its_broker():
     kube.put("orders", NEWER)
     converge(kube)
     assert serving(kube) == {"orders-general-0", "orders-general-2"}
-    assert status(kube)["plan"]["blockedBy"] == "PodPending"
+    assert status(kube)["plan"]["blockedBy"] == "NodeAway"
     kube.nodes.back("node-1")
     converge(kube, each=lambda: len(serving(kube)) >= 2 or pytest.fail("two at once"))
     assert releases(kube) == {"2.0.0"}
@@ -110,7 +110,8 @@ def test_a_broker_whose_volume_is_on_a_machine_that_is_gone_is_told_of():
     converge(kube)
     row = next(row for row in status(kube)["brokers"] if row["pod"] == "orders-general-1")
     assert "node" not in row
-    assert "Unschedulable" in status(kube)["plan"]["detail"]
+    assert "Unschedulable" in row["detail"]
+    assert "node-1, which is gone" in status(kube)["plan"]["detail"]
     assert len(serving(kube)) == 2
 
 

@@ -1,11 +1,14 @@
 """How soon a cluster is looked at again."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from walrus_operator.objects import Key, Ref
 from walrus_operator.plan.actions import Done, Gate, Plan, Prune, Wait
 from walrus_operator.plan.patience import IDLE_S, Patience
 
 KEY = Key("shop", "orders")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOTHING = (Plan(), Done())
 
 
@@ -19,7 +22,7 @@ def doing(name):
 
 def looks(*passes):
     patience = Patience()
-    return [patience.after(KEY, *one) for one in passes]
+    return [patience.after(KEY, *one, NOW) for one in passes]
 
 
 def test_a_gate_that_stays_closed_is_looked_at_ever_more_rarely():
@@ -54,3 +57,10 @@ def test_a_cluster_that_is_as_it_shall_be_is_looked_at_now_and_then():
         IDLE_S,
         1,
     ]
+
+
+def test_a_gate_that_opens_at_a_certain_time_is_looked_at_then():
+    opens = Wait(Gate.NODE_LOST, "why", opens=NOW + timedelta(seconds=12))
+    patience = Patience()
+    passes = [patience.after(KEY, Plan(waits=(opens,)), Done(), NOW) for _ in range(6)]
+    assert passes == [1, 2, 4, 8, 12, 12]

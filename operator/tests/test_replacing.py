@@ -60,7 +60,7 @@ def blocked(kube):
 def test_the_broker_of_a_lost_node_comes_up_on_another_one():
     kube = started()
     lost = lose_node(kube, 1)
-    assert blocked(kube) == "PodPending"
+    assert blocked(kube) == "NodeLost"
     assert lost in kube.members["cluster-1"]
     order(kube, lost)
     converge(kube)

@@ -38,6 +38,7 @@ SECRET = Kind("Secret", "v1", "secrets")
 POD = Kind("Pod", "v1", "pods")
 CLAIM = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
 NODE = Kind("Node", "v1", "nodes", namespaced=False)
+VOLUME = Kind("PersistentVolume", "v1", "persistentvolumes", namespaced=False)
 DEFINITION = Kind("CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 EVENT = Kind("Event", "v1", "events")
 LEASE = Kind("Lease", "coordination.k8s.io/v1", "leases")
@@ -57,6 +58,7 @@ KINDS = {
         POD,
         CLAIM,
         NODE,
+        VOLUME,
         DEFINITION,
         EVENT,
         LEASE,

@@ -34,11 +34,13 @@ UNWATCHED_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 NODE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # group, resource, verbs
-    ("", "nodes", ("get",)),
+    ("", "nodes", ("get", "list")),
+    ("", "persistentvolumes", ("get",)),
     ("apiextensions.k8s.io", "customresourcedefinitions", ("get",)),
 )
-"""Looks outside of namespaces: at the addresses of nodes, which clients outside are told where they come in through
-ports of nodes, and once at each start at the definition of the resource.
+"""Looks outside of namespaces, and nothing else there: at the addresses of nodes, which clients outside are told where
+they come in through ports of nodes; at all nodes and the volume of a broker that is away, whose node may be gone; and
+once at each start at the definition of the resource.
 """
 
 LEASE_RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (

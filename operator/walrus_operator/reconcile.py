@@ -102,7 +102,7 @@ class Reconciler:
         happened = events(snapshot.cluster.status, status, done)
         written, due = await self._tell(snapshot.cluster, status)
         await self._recorder.record(snapshot.cluster, happened)
-        again = self._patience.after(key, todo, done)
+        again = self._patience.after(key, todo, done, snapshot.at)
         contested = self._writing.is_contested(snapshot.cluster.uid)
         return Pass(todo, done, written, min(again, due) if due else again, contested, status)
 
@@ -116,7 +116,7 @@ class Reconciler:
         written = False
         if todo.waits or done.waits:
             written, _ = await self._tell(snapshot.cluster, derive(snapshot, todo, done, self._now()))
-        return Pass(todo, done, written, self._patience.after(snapshot.cluster.key, todo, done))
+        return Pass(todo, done, written, self._patience.after(snapshot.cluster.key, todo, done, snapshot.at))
 
     def _plan(self, snapshot: Snapshot) -> Plan:
         try:

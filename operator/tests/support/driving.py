@@ -28,7 +28,7 @@ class Operator:
         self.topics = TopicReconciler(kube, kube.brokers, recorder, self._tick, lambda: 0.0)
 
     def _tick(self):
-        self.now += timedelta(seconds=1)
+        self.now = max(self.now + timedelta(seconds=1), self.kube.time)
         return self.now
 
     def once(self, key=KEY):

@@ -41,7 +41,7 @@ class SimApi:
         self._uids = count(1)
         self._versions = count(1)
         self._node_ports = count(30_000)
-        self._time = datetime(2026, 1, 1, tzinfo=UTC)
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
 
     # What a user does
 
@@ -316,7 +316,7 @@ class SimApi:
         self.theirs.pop(ref, None)
 
     def _now(self):
-        return self._time.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self.time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def is_ready(pod):

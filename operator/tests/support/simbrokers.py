@@ -170,6 +170,8 @@ class SimBrokers(SimTopicCalls):
             raise DepartureRefused(f"disk {disk} still stores segments")
         assert lost is None or not lost.replaced_by or lost.replaced_by in members
         with self.kube._write("remove", "member"):
+            if lost is not None:
+                self.kube.remove_lost(disk)
             members.pop(disk, None)
             self.kube.draining.pop(disk, None)
 

@@ -17,7 +17,7 @@ from simapi import SimApi, deepcopy
 from simbrokers import SimBrokers
 from simnodes import SELECTED, SimNodes
 from simtopics import SimTopics
-from walrus_operator.objects import CLAIM, NODE, POD, SECRET, SERVICE, STATEFUL_SET, Ref, uid_of
+from walrus_operator.objects import CLAIM, NODE, POD, SECRET, SERVICE, STATEFUL_SET, VOLUME, Ref, uid_of
 from walrus_operator.observe.snapshot import Replication
 
 
@@ -56,7 +56,7 @@ class SimKube(SimApi):
     def step(self):
         """Controllers and brokers do their next thing. Returns whether anything changed."""
         before = self._state()
-        self._time += timedelta(seconds=2)
+        self.time += timedelta(seconds=2)
         for ref in list(self.objects):
             self._let_go(ref)
         self._collect_garbage()
@@ -97,10 +97,19 @@ class SimKube(SimApi):
         return self.disks[self._disk(ref)]
 
     async def get(self, ref):
-        if ref.kind != NODE.name:
+        if ref.kind not in (NODE.name, VOLUME.name):
             return await super().get(ref)
         self.calls["get", ref.kind] += 1
-        return self.nodes.manifest(ref.name)
+        return self.nodes.manifest(ref.name) if ref.kind == NODE.name else self.nodes.volume(ref.name)
+
+    async def list(self, kind, namespace, selector=""):
+        if kind.name != NODE.name:
+            return await super().list(kind, namespace, selector)
+        self.calls["list", kind.name] += 1
+        return self.nodes.manifests()
+
+    def remove_lost(self, disk):
+        """A disk leaves the cluster with what it stored; tests that look at that have their own."""
 
     # Controllers
 

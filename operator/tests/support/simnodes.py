@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from walrus_operator.objects import CLAIM, NODE, POD, Ref
+from walrus_operator.objects import CLAIM, NODE, POD, VOLUME, Ref
 
 SELECTED = "volume.kubernetes.io/selected-node"
 """The annotation by which Kubernetes remembers for which node the volume of a claim was made."""
@@ -41,6 +41,8 @@ class SimNodes:
         self._kube = kube
         self._nodes = {}
         self.addresses = {}  # name -> type -> address
+        self.labels = {}  # name -> labels, besides its own name
+        self.zones_of_volumes = {}  # name of a volume -> labels
         self._former = {}  # Ref of a pod -> the node on which it was last
         self.volumes_move = False  # as those of a network do
         for number in range(3):
@@ -50,8 +52,39 @@ class SimNodes:
         """What the API server has of the node."""
         node = self._nodes[name]
         listed = [{"type": type_, "address": address} for type_, address in self.addresses[name].items()]
-        made = {"kind": NODE.name, "metadata": {"name": name}, "status": {"addresses": listed}}
+        ready = {"type": "Ready", "status": "True" if node.up else "Unknown"}
+        made = {
+            "kind": NODE.name,
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | self.labels.get(name, {})},
+            "spec": {"unschedulable": True} if node.cordoned else {},
+            "status": {"addresses": listed, "conditions": [ready]},
+        }
         return made if node.known else None
+
+    def manifests(self):
+        """All nodes that the API server has."""
+        return [made for name in self._nodes if (made := self.manifest(name)) is not None]
+
+    def volume(self, name):
+        """What the API server has of a volume: a disk of the node for which it was made, unless volumes move."""
+        claim = next(
+            (
+                found
+                for ref, found in self._kube.objects.items()
+                if ref.kind == CLAIM.name and found["spec"].get("volumeName") == name
+            ),
+            None,
+        )
+        if claim is None:
+            return None
+        host = {"key": "kubernetes.io/hostname", "operator": "In", "values": [_made_on(claim)]}
+        affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}}
+        tied = not self.volumes_move and _made_on(claim) is not None
+        return {
+            "kind": VOLUME.name,
+            "metadata": {"name": name, "labels": self.zones_of_volumes.get(name, {})},
+            "spec": {"nodeAffinity": affinity} if tied else {},
+        }
 
     # What people and machines do
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from walrus_operator.act.stopped import Stopped
+from walrus_operator.desired.names import REPLACE
 from walrus_operator.observe.brokers import BrokerError, Brokers, DepartureRefused, Lost
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Gate, Wait
@@ -54,6 +55,20 @@ class Departing:
             told = await self._brokers.look(host)
             if told.role != "Leader" or any(member.disk == disk and member.alive for member in told.members):
                 raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"disk {disk} is back, and is not given up"))
+
+        await self._tell(snapshot, check)
+
+    async def check_spared(self, pod: str, disk: str, snapshot: Snapshot) -> None:
+        """The others can do without what the disk stores, as whoever leads the metadata says now."""
+
+        async def check(host: str) -> None:
+            reasons = await self._brokers.can_stop(host, disk)
+            if reasons:
+                detail = (
+                    f"{pod} is lost, and the others cannot do without its disk: {'; '.join(reasons)}. Bring its node"
+                    f" back; or accept that this is gone, with {REPLACE}={disk}"
+                )
+                raise Stopped(Wait(Gate.QUORUM_TIGHT, detail))
 
         await self._tell(snapshot, check)
 

@@ -10,6 +10,7 @@ from secrets import token_hex
 
 from walrus_operator.act.contested import Contested
 from walrus_operator.act.departing import Departing
+from walrus_operator.act.lost import LostVolumes
 from walrus_operator.act.stopped import Stopped
 from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.desired.names import ADVERTISED, FINALIZER, LABEL_CLUSTER, LABEL_POOL
@@ -83,6 +84,7 @@ class Executor:
         self._brokers = brokers
         self._contested = contested
         self._departing = Departing(brokers)
+        self._lost_volumes = LostVolumes(kube)
 
     async def act(self, plan: Plan, snapshot: Snapshot) -> Done:
         """Do the plan's actions and one of its steps, but those that need what could not be done.
@@ -153,6 +155,9 @@ class Executor:
                 await self._departing.cancel(action.disk, snapshot)
             case GiveUpDisk():
                 await self._departing.check_silent(action.disk, snapshot)
+                if action.volume:
+                    await self._lost_volumes.check(action, snapshot)
+                    await self._departing.check_spared(action.pod, action.disk, snapshot)
                 await self._apply(action.noted)
                 await self._departing.give_up(action.disk, action.by, snapshot)
             case RemoveMember():

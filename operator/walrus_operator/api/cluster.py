@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from walrus_operator.api.listeners import Listener, default_listeners
 from walrus_operator.api.network import NetworkPolicy
 from walrus_operator.api.pods import Annotations, Labels, PodSecurity, PullSecret, Resources, Toleration, Variable
 from walrus_operator.api.schema import ATOMIC, Duration, Label, Model, Quantity, Spelled, VolumeSize, keyed_by, rules
+from walrus_operator.api.units import milliseconds_of
 from walrus_operator.api.updates import UpdatePolicy
 
 GROUP = "walrus.dev"
@@ -263,6 +265,7 @@ class DeletionPolicy(StrEnum):
     DELETE = "Delete"
 
 
+_NEVER = "never"
 _BROKERS = "self.pools.map(p, p.replicas).sum()"
 
 
@@ -349,6 +352,14 @@ class ClusterSpec(Model):
     hibernate: bool = False
     """Stop all brokers together, and keep volumes, Services and how many brokers there were; `false` brings them back
     together."""
+    lost_after: Annotated[
+        str,
+        Field(max_length=8),
+        Spelled(f"^({_NEVER}|[1-9][0-9]{{0,4}}[smhd])$", f"must be a time such as 90s, 10m or 2h, or {_NEVER}"),
+    ] = "10m"
+    """How long a broker may be away whose node was deleted, and its disk with it, until the operator replaces it: the
+    disk leaves the cluster for good, its claim goes under either `deletionPolicy`, and the broker comes up on another
+    node. One at a time, and only while all others serve. `never`: only where `walrus.dev/replace` names the disk."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What happens to the volumes when the WalrusCluster is deleted."""
 
@@ -356,6 +367,11 @@ class ClusterSpec(Model):
     def brokers(self) -> int:
         """How many there shall be, of all pools."""
         return sum(pool.replicas for pool in self.pools)
+
+    @property
+    def lost_after_or_never(self) -> timedelta | None:
+        """How long a broker whose node is gone may be away; None: for ever."""
+        return None if self.lost_after == _NEVER else timedelta(milliseconds=milliseconds_of(self.lost_after))
 
 
 def parse_spec(spec: dict[str, Any]) -> ClusterSpec:

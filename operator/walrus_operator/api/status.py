@@ -76,8 +76,8 @@ class MemberRow(Model):
     name: str
     """The pod that was last on it."""
     state: Literal["Alive", "Away", "Draining", "Lost"]
-    """`Draining`: it hands over what it has, to go. `Lost`: its pod came up on a new disk; StorageHealthy says what to
-    do."""
+    """`Draining`: it hands over what it has, to go. `Lost`: its pod came up on a new disk, or its node is gone;
+    StorageHealthy says what comes next."""
 
 
 class PoolRow(Model):

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map, departures_map
+from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map, departures_map, disks_map
 from walrus_operator.desired.departures import Departure
+from walrus_operator.desired.disks import Disk
 from walrus_operator.desired.manifest import Owner, object_of, sealed
 from walrus_operator.desired.names import HIBERNATED, POD_NAME, REPLICAS, ROLL
 from walrus_operator.desired.network import network_policy
@@ -63,6 +64,8 @@ class Facts:
     """Brokers that go, and disks that left with their claims kept, by pod."""
     roll: str = ""
     """The order to restart that pods are made after; "" where there is none."""
+    disks: Mapping[str, Disk] = field(default_factory=dict)
+    """The disks of brokers, by pod."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -73,6 +76,8 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
         made.append(accepted_map(owner, facts.accepted, facts.cluster_id, facts.settings))
     if facts.departures:
         made.append(departures_map(owner, facts.departures))
+    if facts.disks:
+        made.append(disks_map(owner, facts.disks))
     made += [_account(owner), config_map(owner, spec.config.log_level)]
     if facts.bootstrap is not None:
         founder = facts.bootstrap

@@ -8,6 +8,7 @@ from walrus_operator.api.cluster import ClusterSpec, Fsync, FsyncMode, Replicati
 from walrus_operator.api.units import bytes_of, milliseconds_of
 from walrus_operator.desired import names as n
 from walrus_operator.desired.departures import Departure
+from walrus_operator.desired.disks import Disk
 from walrus_operator.desired.manifest import Owner, object_of
 from walrus_operator.objects import CONFIG_MAP, Manifest
 
@@ -60,6 +61,12 @@ def departures_map(owner: Owner, departures: Mapping[str, Departure]) -> Manifes
     """Keeps which brokers go, and which disks left with their claims kept: by pod, with the disk and its claim."""
     data = {pod: departure.text() for pod, departure in sorted(departures.items())}
     return object_of(owner, CONFIG_MAP, owner.names.departures, data=data)
+
+
+def disks_map(owner: Owner, disks: Mapping[str, Disk]) -> Manifest:
+    """Keeps which disk each broker is on: by pod, with the claim that bears it."""
+    data = {pod: disk.text() for pod, disk in sorted(disks.items())}
+    return object_of(owner, CONFIG_MAP, owner.names.disks, data=data)
 
 
 def entries(spec: ClusterSpec) -> dict[str, int]:

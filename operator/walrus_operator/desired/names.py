@@ -108,6 +108,11 @@ class Names:
         return f"{self.cluster}-departures"
 
     @property
+    def disks(self) -> str:
+        """The ConfigMap with the disk of each broker."""
+        return f"{self.cluster}-disks"
+
+    @property
     def secret(self) -> str:
         """The Secret that the brokers share."""
         return f"{self.cluster}-shared-secret"

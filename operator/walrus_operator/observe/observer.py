@@ -20,6 +20,7 @@ from walrus_operator.objects import (
     SERVICE,
     SERVICE_ACCOUNT,
     STATEFUL_SET,
+    VOLUME,
     Key,
     Kind,
     Manifest,
@@ -28,6 +29,7 @@ from walrus_operator.objects import (
     uid_of,
 )
 from walrus_operator.observe.brokers import BrokerError, Brokers, look_all
+from walrus_operator.observe.machines import Machine, Volume
 from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import (
     Broker,
@@ -80,7 +82,7 @@ class Observer:
             at=self._now(),
             unseen=unseen,
         )
-        seen = replace(seen, drains=await self._drains(seen))
+        seen = replace(await self._where(seen, unseen), drains=await self._drains(seen))
         return replace(seen, secret=await self._secret(cluster, unseen)) if seen.shares_secret() else seen
 
     async def _children(self, key: Key, unseen: dict[str, str]) -> list[Manifest]:
@@ -111,6 +113,34 @@ class Observer:
             unseen[NODE.name] = str(error)
             return {}
         return {name: addresses_of(node) for name, node in zip(names, found, strict=True) if node is not None}
+
+    async def _where(self, seen: Snapshot, unseen: dict[str, str]) -> Snapshot:
+        """With the volumes of brokers that are away, and all nodes: where none is away, neither is looked for."""
+        names = seen.cluster.names
+        claims = {pod.name: seen.claims.get(names.claim(pod.name)) for pod in seen.away()}
+        named = {pod: claim.volume for pod, claim in claims.items() if claim is not None and claim.volume}
+        if not named:
+            return seen
+        machines, volumes = await asyncio.gather(
+            self._machines(unseen), asyncio.gather(*(self._volume(name, unseen) for name in named.values()))
+        )
+        found = {pod: volume for pod, volume in zip(named, volumes, strict=True) if volume is not None}
+        return replace(seen, volumes=found, machines=machines)
+
+    async def _machines(self, unseen: dict[str, str]) -> tuple[Machine, ...]:
+        try:
+            return tuple(map(Machine.parse, await self._kube.list(NODE, None)))
+        except Denied as error:
+            unseen[NODE.name] = str(error)
+            return ()
+
+    async def _volume(self, name: str, unseen: dict[str, str]) -> Volume | None:
+        try:
+            found = await self._kube.get(Ref(VOLUME.name, "", name))
+        except Denied as error:
+            unseen[VOLUME.name] = str(error)
+            return None
+        return Volume.parse(found) if found is not None else None
 
     async def _secret(self, cluster: Cluster, unseen: dict[str, str]) -> SharedSecret | None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from walrus_operator.desired.names import ADVERTISED, LABEL_POOL, RESTARTED, REVISION, ROLL
@@ -46,6 +47,8 @@ class Pod:
     """What clients outside are told of its listeners."""
     orders: Mapping[str, str] = field(default_factory=dict)
     """The orders to restart that it was made after, by the annotations that bear them."""
+    unready_since: datetime | None = None
+    """Since when it is not ready: Kubernetes remembers that, whoever looks; None where it is ready, or nobody knows."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -73,6 +76,7 @@ class Pod:
             node_ip=status.get("hostIP"),
             advertised=metadata.get("annotations", {}).get(ADVERTISED, ""),
             orders=orders_of(metadata),
+            unready_since=_unready_since(ready, metadata.get("creationTimestamp", "")),
         )
 
 
@@ -80,6 +84,15 @@ def orders_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Orders to restart, as `kubectl rollout restart` writes them and as a WalrusCluster bears them, by annotation."""
     told = metadata.get("annotations", {})
     return {name: told[name] for name in (RESTARTED, ROLL) if told.get(name)}
+
+
+def _unready_since(ready: Mapping[str, Any], made: str) -> datetime | None:
+    if ready.get("status") == "True":
+        return None
+    try:
+        return datetime.fromisoformat(ready.get("lastTransitionTime") or made)
+    except ValueError:
+        return None
 
 
 def _started(containers: Iterable[Mapping[str, Any]]) -> str:

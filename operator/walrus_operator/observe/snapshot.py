@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from walrus_operator.desired.departures import Departure, departures_of
+from walrus_operator.desired.disks import Disk, disks_of
 from walrus_operator.desired.names import (
     ADOPT,
     CLUSTER_ID,
@@ -37,6 +38,7 @@ from walrus_operator.objects import (
     ref_of,
     uid_of,
 )
+from walrus_operator.observe.machines import Machine, Volume
 from walrus_operator.observe.pods import Pod, orders_of
 
 
@@ -143,6 +145,8 @@ class Claim:
     bound: bool
     """Whether it ever had a volume; one that never had holds nothing."""
     deleting: bool
+    volume: str = ""
+    """The volume that it has; "" where it has none."""
 
     @classmethod
     def parse(cls, manifest: Manifest, names: Names) -> Claim | None:
@@ -161,6 +165,7 @@ class Claim:
             size=spec.get("resources", {}).get("requests", {}).get("storage", ""),
             bound=phase != "Pending" or bool(spec.get("volumeName")),
             deleting="deletionTimestamp" in metadata,
+            volume=spec.get("volumeName") or "",
         )
 
 
@@ -280,6 +285,10 @@ class Snapshot:
     """When it was taken."""
     drains: Mapping[str, Drain] = field(default_factory=dict)
     """How far brokers are that go, by their disks, as the metadata leader told."""
+    volumes: Mapping[str, Volume] = field(default_factory=dict)
+    """The volumes of brokers that are away, by pod; those that Kubernetes still has."""
+    machines: tuple[Machine, ...] = ()
+    """All nodes of Kubernetes; looked for only where a broker is away."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Kinds of objects that the operator may not read, and what Kubernetes said: that none is here says nothing."""
 
@@ -318,6 +327,21 @@ class Snapshot:
         """Brokers that go, and those that have gone and left their claims behind, by pod."""
         found = self.objects.get(Ref(CONFIG_MAP.name, self.cluster.key.namespace, self.cluster.names.departures))
         return departures_of(found.get("data", {})) if found is not None and self.cluster.owns(found) else {}
+
+    def disks(self) -> dict[str, Disk]:
+        """Which disk each broker is on, as it was noted while the broker said so, by pod."""
+        found = self.objects.get(Ref(CONFIG_MAP.name, self.cluster.key.namespace, self.cluster.names.disks))
+        return disks_of(found.get("data", {})) if found is not None and self.cluster.owns(found) else {}
+
+    def away(self) -> list[Pod]:
+        """Pods of members that the others do not hear from: those that are there, do not answer and are not ready."""
+        leading = self.leader()
+        silent = {member.name for member in leading[1].members if not member.alive} if leading is not None else set()
+        return [
+            pod
+            for name, pod in sorted(self.pods.items())
+            if name in silent and not pod.ready and self.brokers.get(name) is None
+        ]
 
     def restart_asked(self, pool: str) -> dict[str, str]:
         """The orders that the brokers of the pool restart, as the pods that its StatefulSet makes now bear them."""
@@ -373,7 +397,7 @@ class Snapshot:
 
         A broker that only moved to the pod of another name is none: its disk is told by a pod, or a pod that may have
         it does not answer and the others still hear from it. The new disk is in the cluster, or, while nobody leads
-        who could let it in, waits and is in no list.
+        who could let it in, waits and is in no list. A disk that left the cluster and shows up again is no new one.
         """
         leaderless, listed = self.leader() is None, {member.disk for member in self.members()}
         told = {broker.disk for broker in self.brokers.values() if broker is not None}
@@ -381,7 +405,7 @@ class Snapshot:
         lost = {}
         for member in self.members():
             by = self.brokers.get(member.name)
-            new = by is not None and (by.cluster_id or (leaderless and by.disk not in listed))
+            new = by is not None and (by.disk in listed or (leaderless and (by.cluster_id or by.disk not in listed)))
             if by is not None and new and member.disk not in told and (all_answer or not member.alive):
                 lost[member] = by
         return lost

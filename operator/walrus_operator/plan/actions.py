@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from walrus_operator.api.cluster import ClusterSpec
@@ -115,9 +116,12 @@ class GiveUpDisk:
     """The disk of a member that came in its place; "" where none did yet."""
     noted: Manifest
     """The ConfigMap with this departure among the others, which is applied before."""
+    volume: str = ""
+    """The volume that no node reaches any more, where nobody named the disk: that is looked at again, too."""
 
     def __str__(self) -> str:
-        return f"Give up disk {self.disk} of {self.pod}" + (f", replaced by {self.by}" if self.by else "")
+        why = ", whose node is gone" if self.volume else f", replaced by {self.by}" if self.by else ""
+        return f"Give up disk {self.disk} of {self.pod}{why}"
 
 
 @dataclass(frozen=True)
@@ -298,6 +302,8 @@ class Gate(StrEnum):
     HIBERNATED = "Hibernated"
     REPLACE_REFUSED = "ReplaceRefused"
     DRAIN_REFUSED = "DrainRefused"
+    NODE_LOST = "NodeLost"
+    NODE_AWAY = "NodeAway"
     SHRINK_REFUSED = "ShrinkRefused"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"
 
@@ -320,6 +326,10 @@ class Wait:
 
     gate: Gate
     detail: str
+    about: str = ""
+    """The pod that it is about; "" where it is about no single one."""
+    opens: datetime | None = None
+    """When it opens by itself, where that is known."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from walrus_operator.plan.actions import (
     Wait,
 )
 from walrus_operator.plan.pools import PoolPlan
+from walrus_operator.plan.stranded import stranded
 
 
 def noted(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> dict[str, Departure]:
@@ -101,6 +102,32 @@ def left_behind(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> list[Remov
     ]
 
 
+def come_back(snapshot: Snapshot) -> tuple[Wait, ...]:
+    """What is told of disks that left the cluster and show up again: no broker can start on one of them."""
+    namespace, names = snapshot.cluster.key.namespace, snapshot.cluster.names
+    waits = []
+    for name, broker in sorted(snapshot.brokers.items()):
+        pod, departure = snapshot.pods[name], snapshot.departures().get(name)
+        goes = departure is not None and is_of(name, departure, snapshot)
+        if (
+            broker is None
+            or pod.ready
+            or goes
+            or not broker.cluster_id
+            or is_member(broker.disk, snapshot) is not False
+        ):
+            continue
+        claim = names.claim(name)
+        bears = f"claim {claim}" if claim in snapshot.claims else f"the folder of its pool on node {pod.node}"
+        way = f"delete persistentvolumeclaim/{claim} pod/{name}" if claim in snapshot.claims else f"delete pod {name}"
+        detail = (
+            f"{name} came up on disk {broker.disk}, which left the cluster and is refused wherever it shows up. Whoever"
+            f" needs nothing of it any more removes {bears}: kubectl -n {namespace} {way}"
+        )
+        waits.append(Wait(Gate.REMOVED_DISK, detail, about=name))
+    return tuple(waits)
+
+
 def is_member(disk: str, snapshot: Snapshot) -> bool | None:
     """Whether the disk is part of the cluster, as whoever leads the metadata lists it; None: nobody leads."""
     leading = snapshot.leader()
@@ -150,11 +177,11 @@ def is_of(pod: str, departure: Departure, snapshot: Snapshot) -> bool:
 
 
 def _is_back(pod: str, departure: Departure, snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> bool:
-    """Whether it began to go, shall stay, and is given segments; or nobody says any more that its disk is lost."""
+    """Whether it began to go, shall stay, and is given segments; or its disk is lost no more, and nobody says so."""
     if not is_member(departure.disk, snapshot):
         return False
     if departure.lost:
-        return snapshot.cluster.replace != departure.disk
+        return snapshot.cluster.replace != departure.disk and pod not in stranded(snapshot)
     return _stays(pod, snapshot, pools) and not drains(pod, snapshot)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from walrus_operator.objects import Key
 from walrus_operator.plan.actions import Done, Gate, Plan
@@ -28,6 +29,7 @@ MOVING = frozenset(
         Gate.EVICTION_REFUSED,
         Gate.ADDRESS_PENDING,
         Gate.DRAINING,
+        Gate.NODE_LOST,
     }
 )
 """Gates that may open at any moment."""
@@ -53,8 +55,12 @@ class Patience:
     def __init__(self) -> None:
         self._still: dict[Key, _Still] = {}
 
-    def after(self, key: Key, plan: Plan, done: Done) -> float:
-        """Seconds until the next look, after this one."""
+    def after(self, key: Key, plan: Plan, done: Done, at: datetime) -> float:
+        """Seconds until the next look, after the one of this time: at the latest when a gate opens by itself."""
+        opens = [(wait.opens - at).total_seconds() for wait in plan.waits if wait.opens is not None]
+        return max(min([self._after(key, plan, done), *opens]), _ACTED_S)
+
+    def _after(self, key: Key, plan: Plan, done: Done) -> float:
         gates = frozenset[str](wait.gate for wait in (*plan.waits, *done.waits))
         if done.actions:
             # The same as in the pass before, and nothing in between: someone undoes it, or it did not do anything.

@@ -32,7 +32,7 @@ from walrus_operator.plan.advertising import advertise
 from walrus_operator.plan.budget import unavailable_max
 from walrus_operator.plan.configuration import configure, remembered
 from walrus_operator.plan.deletion import hold_deletion
-from walrus_operator.plan.departing import Next, depart, gone, left_behind, noted, take_back
+from walrus_operator.plan.departing import Next, come_back, depart, gone, left_behind, noted, take_back
 from walrus_operator.plan.draining import hand_over, handing_over
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.holding import held
@@ -42,6 +42,7 @@ from walrus_operator.plan.pools import PoolPlan, plan_pools, without_last
 from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_taken, taken, unbound
 from walrus_operator.plan.replacing import replace_lost
 from walrus_operator.plan.roll import outdated, roll, roll_broken
+from walrus_operator.plan.stranded import noted_disks
 
 
 def plan(
@@ -109,6 +110,7 @@ def _plan(
         hibernates=spec.hibernate,
         departures=noted(snapshot, pools),
         roll=snapshot.cluster.roll,
+        disks=noted_disks(snapshot),
     )
     desired = build(spec, facts)
     theirs = taken(desired, snapshot) | secret_taken(snapshot)
@@ -155,7 +157,8 @@ def _steps(
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
     seen = {name: revision for name, revision in revisions.items() if name not in unseen}
     founder = restart_founder(spec, snapshot)
-    replacing = replace_lost(now.owner, snapshot, pools)
+    replacing = replace_lost(now.owner, snapshot, pools, spec.lost_after_or_never)
+    told = (*replacing.waits, *come_back(snapshot))
     urgent: tuple[Action, ...] = (
         *_dismiss(spec, pools, now),
         *_shrink(spec, snapshot, pools, now),
@@ -166,7 +169,7 @@ def _steps(
     )
     missing = unfounded(snapshot) or _not_serving(snapshot, pools, everyone=False)
     if missing is not None:
-        return urgent, replacing.waits if urgent else (*replacing.waits, missing)
+        return urgent, told if urgent else (*told, missing)
     newcomer = _not_serving(snapshot, pools, everyone=True)
     noticed = all(_is_noticed(found) for found in snapshot.sets().values())
     grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
@@ -177,7 +180,7 @@ def _steps(
     emptied = Next()
     if not grown and newcomer is None and noticed and pools.keys() <= snapshot.sets().keys():
         emptied = _emptied(now.owner, snapshot, pools, hold or _restarting(rolling))
-    waits = [*replacing.waits, *waits, *emptied.waits]
+    waits = [*told, *waits, *emptied.waits]
     return (*urgent, *grown, *rolling, *emptied.steps), tuple(dict.fromkeys(waits))
 
 

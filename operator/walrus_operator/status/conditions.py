@@ -56,6 +56,7 @@ class Reason(StrEnum):
     DISK_PRESSURE = "DiskPressure"
     CLAIM_PENDING = "ClaimPending"
     LOST_DISK = "LostDisk"
+    LOST_NODE = "LostNode"
     LOST_CLUSTER = "LostCluster"
     WHOLE = "Whole"
     UNDER_REPLICATED = "UnderReplicated"
@@ -78,6 +79,7 @@ _MOVING = frozenset(
         Gate.EVICTION_REFUSED,
         Gate.ADDRESS_PENDING,
         Gate.DRAINING,
+        Gate.NODE_LOST,
     }
 )
 """Gates that open by themselves when all goes well."""
@@ -274,6 +276,12 @@ def _storage_healthy(facts: Facts) -> Answer:
             for member, by in sorted(gone.items(), key=lambda item: item[0].name)
         )
         return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_DISK, ways[:1800])
+    stranded = [wait.detail for wait in facts.waits if wait.gate is Gate.NODE_LOST]
+    if stranded:
+        return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_NODE, "; ".join(stranded)[:1800])
+    removed = [wait.detail for wait in facts.waits if wait.gate is Gate.REMOVED_DISK and wait.about]
+    if removed:
+        return Answer(Type.STORAGE_HEALTHY, False, Gate.REMOVED_DISK, "; ".join(removed)[:1800])
     claims = facts.snapshot.claims
     lost = sorted(name for name, claim in claims.items() if claim.phase == "Lost")
     if lost:

@@ -20,6 +20,7 @@ from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import Broker, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
 from walrus_operator.plan.pools import volume_size
+from walrus_operator.plan.stranded import stranded
 from walrus_operator.status.conditions import HOLDING, Facts, answers, conditions
 from walrus_operator.status.listeners import listener_rows
 
@@ -33,8 +34,8 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     """The status as the API server shall have it: of the spec in force, and what of the present one is refused."""
     spec = plan.spec
     before = snapshot.cluster.status
-    rows = _rows(spec, snapshot, before)
     waits = (*done.waits, *plan.waits)
+    rows = _rows(spec, snapshot, before, waits)
     leading = snapshot.leader()
     leader = leading[0] if leading else None
     desired = spec.brokers if spec else before.get("replicas", 0)
@@ -70,7 +71,9 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     return made
 
 
-def _rows(spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any]) -> list[BrokerRow]:
+def _rows(
+    spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any], waits: Sequence[Wait]
+) -> list[BrokerRow]:
     """A row for every pod that there is, and every one that there should be; the last ones, where none can be seen."""
     if snapshot.hides_brokers():
         return [BrokerRow.model_validate(row) for row in before.get("brokers", ())]
@@ -85,19 +88,23 @@ def _rows(spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any
     former = {row["pod"]: row for row in before.get("brokers", ())}
     pods = {**expected, **{name: pod.pool for name, pod in snapshot.pods.items()}}
     return [
-        _row(name, pool, snapshot, former.get(name, {}))
+        _row(name, pool, snapshot, former.get(name, {}), [wait.detail for wait in waits if wait.about == name])
         for name, pool in sorted(pods.items(), key=lambda item: (item[1], len(item[0]), item[0]))
     ]
 
 
-def _row(name: str, pool: str, snapshot: Snapshot, before: Mapping[str, Any]) -> BrokerRow:
+def _row(name: str, pool: str, snapshot: Snapshot, before: Mapping[str, Any], waits_for: Sequence[str]) -> BrokerRow:
     pod, broker = snapshot.pods.get(name), snapshot.brokers.get(name)
     state = _state(pod, broker, before)
     row: dict[str, Any] = {"pod": name, "pool": pool, "state": state, "drain_percent": _drained(name, snapshot)}
     if pod is not None:
         row |= {"node": pod.node, "restarts": pod.restarts}
     if state != "Serving":
-        why = [pod.trouble or "" if pod is not None else "", *(broker.missing if broker is not None else ())]
+        why = [
+            *waits_for,
+            pod.trouble or "" if pod is not None else "",
+            *(broker.missing if broker is not None else ()),
+        ]
         row["detail"] = "; ".join(filter(None, why))[:_DETAIL] or None
     if broker is not None:
         row |= {
@@ -174,6 +181,9 @@ def _phase(
     if snapshot.lost_cluster():
         return "Lost"
     lacking = any(row.state != "Serving" for row in rows) or bool(snapshot.lost_disks())
+    begun = any(departure.lost for departure in snapshot.departures().values())
+    if lacking and (begun or snapshot.cluster.status.get("phase") == "Replacing"):
+        return "Replacing"
     if len(rows) < desired or (lacking and snapshot.cluster.status.get("phase") == "Growing"):
         return "Growing"
     if _going(snapshot):
@@ -208,12 +218,12 @@ def _plan(plan: Plan, done: Done, waits: Sequence[Wait]) -> PlanRow | None:
 
 def _members(snapshot: Snapshot) -> list[MemberRow] | None:
     """The members, listed by the metadata leader; the brokers' rows are about pods."""
-    lost = snapshot.lost_disks()
+    lost = {member.disk for member in snapshot.lost_disks()} | {one.disk for one in stranded(snapshot).values()}
     rows = [
         MemberRow(
             uuid=member.disk,
             name=member.name,
-            state="Lost" if member in lost else _member_state(member),
+            state="Lost" if member.disk in lost else _member_state(member),
         )
         for member in sorted(snapshot.members(), key=lambda one: (one.name, one.disk))
     ]
