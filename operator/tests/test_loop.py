@@ -472,7 +472,8 @@ def test_the_verbs_used_are_the_verbs_granted():
     lost = started(changed(SMALLEST, lostAfter="1s"))
     lost.nodes.forget("node-1")
     converge(lost)
-    used = set(kube.calls) | set(small.calls) | set(lost.calls)
+    folders = started(with_pool(SMALLEST, storage={"hostPath": {"path": "/var/lib/walrus-hosts"}}, allowHostPath=True))
+    used = set(kube.calls) | set(small.calls) | set(lost.calls) | set(folders.calls)
     plural = {
         "WalrusCluster/status": "walrusclusters/status",
         "WalrusTopic/status": "walrustopics/status",

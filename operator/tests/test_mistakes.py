@@ -9,7 +9,7 @@ from walrus_operator.act import executor
 from walrus_operator.act.departing import Departing
 from walrus_operator.act.executor import Executor
 from walrus_operator.act.lost import LostVolumes
-from walrus_operator.desired import statefulset
+from walrus_operator.desired import placing, statefulset
 from walrus_operator.desired.names import FINALIZER, ROLL
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import CLAIM, POD, Ref
@@ -97,8 +97,11 @@ def _disk_by_name(pod, snapshot):
     return next((member.disk for member in snapshot.members() if member.name == pod.name), "")
 
 
+REACHED_FROM = Volume.reached_from
+
+
 def _reached_from_ready(self, machines):
-    return [one for one in machines if one.ready and any(self._meets(term, one) for term in self.terms)]
+    return [one for one in REACHED_FROM(self, machines) if one.ready]
 
 
 MISTAKES = [
@@ -186,6 +189,16 @@ MISTAKES = [
         "nobody asks whether the others can do without a lost disk",
         instead(Departing, "check_spared", _unasked),
         "test_losing.test_a_disk_that_the_others_cannot_do_without_is_not_given_up",
+    ),
+    Mistake(
+        "a broker on a folder comes up wherever there is room",
+        instead(executor, "placed", lambda pod, *_: placing.placed(pod, "", ())),
+        "test_placing.test_brokers_return_to_their_nodes_in_a_roll_though_there_is_room_elsewhere",
+    ),
+    Mistake(
+        "a new broker takes the node of one that is away",
+        instead(executor, "placed", lambda pod, node, _: placing.placed(pod, node, ())),
+        "test_placing.test_a_new_broker_takes_no_node_with_the_data_of_another",
     ),
     Mistake(
         "a claim goes before its lost disk has left the cluster",

@@ -135,7 +135,7 @@ def test_brokers_on_folders_never_share_a_machine_and_are_known_by_their_folders
     kube.nodes.forget("node-2")
     converge(kube)
     assert serving(kube) == {"orders-general-0", "orders-general-1"}
-    assert "Unschedulable" in status(kube)["plan"]["detail"]
+    assert "node-2, which is gone" in status(kube)["plan"]["detail"]
     kube.nodes.back("node-2")
     converge(kube)
     assert disks(kube) == before

@@ -230,7 +230,7 @@ def test_a_member_that_is_away_does_not_go():
     kube.put("orders", SMALLEST)
     converge(kube)
     assert replicas(kube) == 4
-    assert status(kube)["plan"]["blockedBy"] == "PodPending"
+    assert status(kube)["plan"]["blockedBy"] == "NodeAway"
 
 
 def test_nobody_goes_while_nobody_can_tell_who_is_a_member():

@@ -19,7 +19,7 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("policy", "poddisruptionbudgets", ("create", "get", "list", "patch")),
     ("networking.k8s.io", "networkpolicies", ("create", "delete", "get", "list", "patch")),
     ("", "secrets", ("create", "get")),
-    ("", "pods", ("get", "list", "patch")),
+    ("", "pods", ("get", "list", "patch", "update")),
     ("", "pods/eviction", ("create",)),
     ("", "persistentvolumeclaims", ("delete", "get", "list")),
     ("", "events", ("create",)),

@@ -137,7 +137,7 @@ class SimApi:
             return deepcopy(self._add(deepcopy(manifest)))
 
     async def replace(self, manifest):
-        with self._write("update", manifest["kind"]):
+        with self._write("update", manifest["kind"], ref_of(manifest)):
             found = self.objects.get(ref_of(manifest))
             if found is None:
                 raise Missing(str(ref_of(manifest)))

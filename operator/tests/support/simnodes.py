@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from walrus_operator.objects import CLAIM, NODE, POD, VOLUME, Ref
+from walrus_operator.observe.machines import Machine, Volume
 
 SELECTED = "volume.kubernetes.io/selected-node"
 """The annotation by which Kubernetes remembers for which node the volume of a claim was made."""
@@ -45,6 +46,7 @@ class SimNodes:
         self.zones_of_volumes = {}  # name of a volume -> labels
         self._former = {}  # Ref of a pod -> the node on which it was last
         self.volumes_move = False  # as those of a network do
+        self.pods_move = False  # another node takes a pod rather than its former one
         for number in range(3):
             self.add(f"node-{number}")
 
@@ -162,6 +164,10 @@ class SimNodes:
     def place(self, ref):
         """Schedule the pod, if it is not yet. Returns whether it is."""
         pod = self._kube.objects[ref]
+        if pod["spec"].get("schedulingGates"):
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "it is held"}
+            pod["status"] = {"conditions": [gated]}
+            return False
         if "nodeName" not in pod["spec"]:
             fitting = self._fitting(ref)
             if not fitting:
@@ -170,7 +176,8 @@ class SimNodes:
                 pod["status"] = {"conditions": [full]}
                 return False
             former = [node for node in fitting if node.name == self._former.get(ref)]
-            chosen = former[0] if former else min(fitting, key=lambda node: self._share(ref, node))
+            others = [node for node in fitting if node not in former] if self.pods_move else []
+            chosen = (others or former or [min(fitting, key=lambda node: self._share(ref, node))])[0]
             pod["spec"]["nodeName"] = self._former[ref] = chosen.name
             pod["status"] = {}
         return True
@@ -210,6 +217,7 @@ class SimNodes:
             and len(self._on(node)) < node.pods_max
             and self._reaches_volume(ref, node)
             and not self._is_repelled(ref, node)
+            and self._is_wanted(ref, node)
         ]
 
     def _reaches_volume(self, ref, node):
@@ -231,6 +239,17 @@ class SimNodes:
         ]
         there = [self._kube.objects[other]["metadata"]["labels"].items() for other in self._on(node)]
         return any(labels <= told for labels in avoided for told in there)
+
+    def _is_wanted(self, ref, node):
+        """Whether the pod may lie there by its required node affinity."""
+        affinity = self._kube.objects.get(ref, {"spec": {}})["spec"].get("affinity", {}).get("nodeAffinity")
+        wanted = Volume.parse({"metadata": {"name": ""}, "spec": {"nodeAffinity": _required(affinity)}})
+        return bool(wanted.reached_from([Machine.parse(self.manifest(node.name))]))
+
+
+def _required(affinity):
+    """The same as a volume says it."""
+    return {"required": affinity["requiredDuringSchedulingIgnoredDuringExecution"]} if affinity else None
 
 
 def _made_on(claim):

@@ -14,6 +14,7 @@ from walrus_operator.act.lost import LostVolumes
 from walrus_operator.act.stopped import Stopped
 from walrus_operator.api.cluster import API_VERSION, KIND
 from walrus_operator.desired.names import ADVERTISED, FINALIZER, LABEL_CLUSTER, LABEL_POOL
+from walrus_operator.desired.placing import is_held, placed
 from walrus_operator.desired.secret import SECRET_BYTES, shared_secret
 from walrus_operator.kube.api import Conflict, Denied, Disrupting, KubeApi, KubeError, Missing, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Manifest, Ref, owned_by, ref_of, uid_of
@@ -38,6 +39,7 @@ from walrus_operator.plan.actions import (
     Grow,
     HoldDeletion,
     MakeSecret,
+    Place,
     Plan,
     Prune,
     RemoveClaim,
@@ -155,7 +157,7 @@ class Executor:
                 await self._departing.cancel(action.disk, snapshot)
             case GiveUpDisk():
                 await self._departing.check_silent(action.disk, snapshot)
-                if action.volume:
+                if action.volume is not None:
                     await self._lost_volumes.check(action, snapshot)
                     await self._departing.check_spared(action.pod, action.disk, snapshot)
                 await self._apply(action.noted)
@@ -188,6 +190,8 @@ class Executor:
                 await self._set_log_level(action, snapshot)
             case Advertise():
                 await self._kube.apply(_advertised(action, snapshot.cluster))
+            case Place():
+                await self._place(action, snapshot)
             case RestartPod():
                 await self._restart(action, snapshot)
             case TransferLeadership():
@@ -296,6 +300,12 @@ class Executor:
             raise Stopped(Wait(Gate.CONFIG_REFUSED, f"{action.pod}: {refused}")) from refused
         except BrokerError as error:
             raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"the log level could not be set: {error}")) from error
+
+    async def _place(self, action: Place, snapshot: Snapshot) -> None:
+        """Only this pod, and only while it is held: where it is placed cannot be said twice."""
+        found = await self._kube.get(Ref(POD.name, snapshot.cluster.key.namespace, action.pod))
+        if found is not None and uid_of(found) == action.uid and is_held(found):
+            await self._kube.replace(placed(found, action.node, action.taken))
 
     async def _restart(self, action: RestartPod, snapshot: Snapshot) -> None:
         """Look again with fresh eyes: only this pod, and only while its broker is still in no cluster."""

@@ -20,6 +20,8 @@ class Departure:
     """Segments that it stored when it began."""
     lost: bool = False
     """The disk will never come back: it leaves with what it stored, its claim goes, and its pod comes up on another."""
+    pod: str = ""
+    """The uid of the pod that was on a lost disk, where its pool has no claims: the next one is on another disk."""
 
     def text(self) -> str:
         """As it is kept in the ConfigMap."""
@@ -30,7 +32,8 @@ class Departure:
         """What was kept; None where it cannot be read, as if nobody had begun."""
         try:
             told = json.loads(text)
-            return cls(str(told["disk"]), str(told["claim"]), int(told["held"]), bool(told["lost"]))
+            held, lost = int(told["held"]), bool(told["lost"])
+            return cls(str(told["disk"]), str(told["claim"]), held, lost, str(told.get("pod", "")))
         except (ValueError, KeyError, TypeError):
             return None
 

@@ -1,4 +1,4 @@
-"""Which disk each broker is on, as it was noted while the broker said so: what is lost with a volume is known by it."""
+"""Which disk each broker is on, and where, noted while the broker says so: a lost one is known by it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk of a broker, and the claim that bears it."""
+    """The disk of a broker, and the claim or the node that bears it."""
 
     disk: str
     """The identity on it."""
     claim: str
     """The uid of the claim; "" where its pool has none. Another claim of the same name bears another disk."""
+    node: str = ""
+    """The node that has it in a folder; "" where it is on a claim."""
 
     def text(self) -> str:
         """As it is kept in the ConfigMap."""
@@ -26,7 +28,7 @@ class Disk:
         """What was kept; None where it cannot be read, as if nobody had noted it."""
         try:
             told = json.loads(text)
-            return cls(str(told["disk"]), str(told["claim"]))
+            return cls(str(told["disk"]), str(told["claim"]), str(told["node"]))
         except (ValueError, KeyError, TypeError):
             return None
 

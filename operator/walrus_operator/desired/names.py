@@ -43,6 +43,8 @@ RESTARTED = "kubectl.kubernetes.io/restartedAt"
 HIBERNATED = f"{GROUP}/hibernated"
 """Annotation of a StatefulSet whose brokers are all stopped: how many there were, and come back."""
 
+PLACE = f"{GROUP}/place"
+"""Scheduling gate of pods on folders of nodes: they are held until the operator says on which node they come up."""
 ADVERTISED = f"{GROUP}/advertised"
 """Annotation of a pod: what clients of its listeners are told, each a line `PROTOCOL/NAME=HOST:PORT`."""
 

@@ -209,6 +209,7 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
         spec["volumes"].append({"name": "data", "hostPath": {"path": path, "type": "DirectoryOrCreate"}})
         spec["initContainers"] = [_owner_of_folder(inputs)]
         spec["affinity"] = _one_per_host(owner, pool, inputs.affinity)
+        spec["schedulingGates"] = [{"name": n.PLACE}]
     metadata = {
         "labels": {**inputs.labels, **names.labels(pool)},
         "annotations": {**inputs.annotations, n.REVISION: inputs.revision()},

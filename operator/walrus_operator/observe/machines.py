@@ -78,6 +78,7 @@ class Volume:
     """A persistent volume, and the nodes from which it can be reached."""
 
     name: str
+    """Its name; "" where it is a folder of a node."""
     terms: tuple[tuple[Requirement, ...], ...]
     """One of them must be met, with all its requirements; without any, every node reaches it."""
     zones: frozenset[str] = frozenset()
@@ -96,6 +97,11 @@ class Volume:
         named = {zone for term in terms for one in term if one.key == _ZONE for zone in one.values}
         label = (metadata.get("labels") or {}).get(_ZONE)
         return cls(metadata["name"], terms, frozenset(named | ({label} if label else set())))
+
+    @classmethod
+    def folder(cls, node: str) -> Volume:
+        """A folder of this node, which is no volume of Kubernetes."""
+        return cls("", ((Requirement(_NAME, "In", (node,)),),))
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -119,13 +119,15 @@ class Observer:
         names = seen.cluster.names
         claims = {pod.name: seen.claims.get(names.claim(pod.name)) for pod in seen.away()}
         named = {pod: claim.volume for pod, claim in claims.items() if claim is not None and claim.volume}
-        if not named:
+        noted = {pod.name: seen.disks().get(pod.name) for pod in seen.away() if pod.name not in named}
+        folders = {pod: Volume.folder(disk.node) for pod, disk in noted.items() if disk is not None and disk.node}
+        if not named and not folders:
             return seen
         machines, volumes = await asyncio.gather(
             self._machines(unseen), asyncio.gather(*(self._volume(name, unseen) for name in named.values()))
         )
         found = {pod: volume for pod, volume in zip(named, volumes, strict=True) if volume is not None}
-        return replace(seen, volumes=found, machines=machines)
+        return replace(seen, volumes=found | folders, machines=machines)
 
     async def _machines(self, unseen: dict[str, str]) -> tuple[Machine, ...]:
         try:

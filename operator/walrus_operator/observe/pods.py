@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from walrus_operator.desired.names import ADVERTISED, LABEL_POOL, RESTARTED, REVISION, ROLL
+from walrus_operator.desired.placing import is_held
 from walrus_operator.desired.secret import is_mounted
 from walrus_operator.objects import Manifest, uid_of
 
@@ -47,6 +48,8 @@ class Pod:
     """What clients outside are told of its listeners."""
     orders: Mapping[str, str] = field(default_factory=dict)
     """The orders to restart that it was made after, by the annotations that bear them."""
+    held: bool = False
+    """Whether nobody said yet on which node it comes up, so that it is placed on none."""
     unready_since: datetime | None = None
     """Since when it is not ready: Kubernetes remembers that, whoever looks; None where it is ready, or nobody knows."""
 
@@ -70,7 +73,8 @@ class Pod:
             running=any("running" in container.get("state", {}) for container in brokers),
             deleting="deletionTimestamp" in metadata,
             restarts=sum(container.get("restartCount", 0) for container in brokers),
-            trouble=_trouble(conditions, containers),
+            trouble=None if is_held(manifest) else _trouble(conditions, containers),
+            held=is_held(manifest),
             abandoned=conditions.get("DisruptionTarget", {}).get("reason") == _NODE_GAVE_UP,
             shares_secret=is_mounted(manifest),
             node_ip=status.get("hostIP"),

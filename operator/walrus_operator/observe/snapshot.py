@@ -286,7 +286,7 @@ class Snapshot:
     drains: Mapping[str, Drain] = field(default_factory=dict)
     """How far brokers are that go, by their disks, as the metadata leader told."""
     volumes: Mapping[str, Volume] = field(default_factory=dict)
-    """The volumes of brokers that are away, by pod; those that Kubernetes still has."""
+    """The volumes and folders of brokers that are away, by pod; those that Kubernetes still has."""
     machines: tuple[Machine, ...] = ()
     """All nodes of Kubernetes; looked for only where a broker is away."""
     unseen: Mapping[str, str] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from walrus_operator.api.config import LOG_LEVEL
 from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.manifest import Owner
 from walrus_operator.objects import SECRET, Manifest, Ref, ref_of
+from walrus_operator.observe.machines import Volume
 from walrus_operator.observe.snapshot import Replication
 
 
@@ -116,7 +117,7 @@ class GiveUpDisk:
     """The disk of a member that came in its place; "" where none did yet."""
     noted: Manifest
     """The ConfigMap with this departure among the others, which is applied before."""
-    volume: str = ""
+    volume: Volume | None = None
     """The volume that no node reaches any more, where nobody named the disk: that is looked at again, too."""
 
     def __str__(self) -> str:
@@ -219,6 +220,21 @@ class Advertise:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Say on which node a pod comes up that is held: on the one that has its data, or on one that has nobody's."""
+
+    pod: str
+    uid: str
+    node: str
+    """The node; "" where its broker has no data yet."""
+    taken: tuple[str, ...] = ()
+    """Nodes with data of other brokers of its pool, where it has none yet."""
+
+    def __str__(self) -> str:
+        return f"Place {self.pod} on node {self.node}" if self.node else f"Let {self.pod} be placed on a free node"
+
+
+@dataclass(frozen=True)
 class TransferLeadership:
     """Let another broker lead the metadata, before the one that does is restarted."""
 
@@ -270,6 +286,7 @@ Action = (
     | SetLogLevel
     | RestartPod
     | Advertise
+    | Place
     | TransferLeadership
     | RollPod
 )

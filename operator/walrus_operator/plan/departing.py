@@ -24,7 +24,7 @@ from walrus_operator.plan.actions import (
     Wait,
 )
 from walrus_operator.plan.pools import PoolPlan
-from walrus_operator.plan.stranded import stranded
+from walrus_operator.plan.stranded import claim_of, stranded
 
 
 def noted(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> dict[str, Departure]:
@@ -118,11 +118,13 @@ def come_back(snapshot: Snapshot) -> tuple[Wait, ...]:
         ):
             continue
         claim = names.claim(name)
-        bears = f"claim {claim}" if claim in snapshot.claims else f"the folder of its pool on node {pod.node}"
-        way = f"delete persistentvolumeclaim/{claim} pod/{name}" if claim in snapshot.claims else f"delete pod {name}"
+        if claim in snapshot.claims:
+            way = f"kubectl -n {namespace} delete persistentvolumeclaim/{claim} pod/{name}"
+        else:
+            way = f"empty the folder of its pool on node {pod.node}, then kubectl -n {namespace} delete pod/{name}"
         detail = (
             f"{name} came up on disk {broker.disk}, which left the cluster and is refused wherever it shows up. Whoever"
-            f" needs nothing of it any more removes {bears}: kubectl -n {namespace} {way}"
+            f" needs nothing of it any more lets the broker start on an empty one: {way}"
         )
         waits.append(Wait(Gate.REMOVED_DISK, detail, about=name))
     return tuple(waits)
@@ -132,12 +134,6 @@ def is_member(disk: str, snapshot: Snapshot) -> bool | None:
     """Whether the disk is part of the cluster, as whoever leads the metadata lists it; None: nobody leads."""
     leading = snapshot.leader()
     return None if leading is None else any(member.disk == disk for member in leading[1].members)
-
-
-def claim_of(pod: str, snapshot: Snapshot) -> str:
-    """The uid of the pod's claim; "" where there is none."""
-    claim = snapshot.claims.get(snapshot.cluster.names.claim(pod))
-    return claim.uid if claim is not None else ""
 
 
 def _next(pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], hold: Wait | None) -> Next:
@@ -171,8 +167,13 @@ def _next(pod: str, owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPl
 
 
 def is_of(pod: str, departure: Departure, snapshot: Snapshot) -> bool:
-    """Whether the pod is still on the disk that was noted: its claim is the same one, and no other disk is told."""
-    broker = snapshot.brokers.get(pod)
+    """Whether the pod is still on the disk that was noted: its claim is the same one, and no other disk is told.
+
+    Of a lost disk that was on no claim, the next pod is on another one.
+    """
+    broker, found = snapshot.brokers.get(pod), snapshot.pods.get(pod)
+    if departure.pod and found is not None and found.uid != departure.pod:
+        return False
     return departure.claim == claim_of(pod, snapshot) and (broker is None or broker.disk == departure.disk)
 
 

@@ -18,6 +18,7 @@ from walrus_operator.plan.actions import (
     Grow,
     HoldDeletion,
     MakeSecret,
+    Place,
     Prune,
     RemoveClaim,
     RemoveMember,
@@ -60,7 +61,7 @@ def touched(action: Action, names: Names) -> Ref | None:
             return Ref(SECRET.name, names.namespace, names.secret)
         case Prune() | RemoveClaim():
             return action.ref
-        case Advertise():
+        case Advertise() | Place():
             return Ref(POD.name, names.namespace, action.pod)
         case RestartPod() | RollPod() | TransferLeadership():
             return Ref(STATEFUL_SET.name, names.namespace, action.pod.rpartition("-")[0])

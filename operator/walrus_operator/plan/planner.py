@@ -38,6 +38,7 @@ from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.holding import held
 from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
 from walrus_operator.plan.pausing import paused
+from walrus_operator.plan.placing import place
 from walrus_operator.plan.pools import PoolPlan, plan_pools, without_last
 from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_taken, taken, unbound
 from walrus_operator.plan.replacing import replace_lost
@@ -115,6 +116,7 @@ def _plan(
     desired = build(spec, facts)
     theirs = taken(desired, snapshot) | secret_taken(snapshot)
     told, pending = advertise(spec, snapshot, places({name: pool.now.replicas for name, pool in pools.items()}))
+    placed, unplaced = place(snapshot)
     repairs: tuple[Action, ...] = (
         *hold_deletion(snapshot.cluster),
         *make_secret(owner, snapshot),
@@ -123,6 +125,7 @@ def _plan(
         *unbound(pools, snapshot),
         *(left_behind(snapshot, pools) if spec.deletion_policy is DeletionPolicy.DELETE else ()),
         *told,
+        *placed,
     )
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
     steps, waits = _steps(spec, snapshot, pools, facts, revisions)
@@ -130,7 +133,7 @@ def _plan(
         possible(repairs, theirs.keys(), owner.names),
         tuple(step for step in steps if not held_up(step, theirs.keys(), owner.names)),
         possible(configure(spec, snapshot), theirs.keys(), owner.names),
-        waits=(*dict.fromkeys(theirs.values()), *waits, *pending, *refused),
+        waits=(*dict.fromkeys(theirs.values()), *unplaced, *waits, *pending, *refused),
         outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
         spec=spec,
     )

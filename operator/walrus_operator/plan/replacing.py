@@ -14,13 +14,13 @@ from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.manifest import Owner, sealed
 from walrus_operator.desired.names import REPLACE
 from walrus_operator.objects import CLAIM, NODE, VOLUME, Ref
-from walrus_operator.observe.machines import Machine
+from walrus_operator.observe.machines import Machine, Volume
 from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import Member, Snapshot
 from walrus_operator.plan.actions import Gate, GiveUpDisk, RemoveClaim, RollPod, Wait
-from walrus_operator.plan.departing import Next, claim_of, is_member, is_of, noted
+from walrus_operator.plan.departing import Next, is_member, is_of, noted
 from walrus_operator.plan.pools import PoolPlan
-from walrus_operator.plan.stranded import Stranded, stranded
+from walrus_operator.plan.stranded import Stranded, claim_of, stranded
 
 _ANY = "<uuid of status.members>"
 
@@ -63,9 +63,10 @@ def _give_up(
     pools: Mapping[str, PoolPlan],
     *,
     by: str = "",
-    volume: str = "",
+    volume: Volume | None = None,
 ) -> GiveUpDisk:
-    lost = Departure(disk, claim_of(pod, snapshot), lost=True)
+    claim, found = claim_of(pod, snapshot), snapshot.pods.get(pod)
+    lost = Departure(disk, claim, lost=True, pod="" if claim or found is None else found.uid)
     return GiveUpDisk(pod, disk, by, sealed(departures_map(owner, noted(snapshot, pools) | {pod: lost})), volume)
 
 
@@ -94,7 +95,7 @@ def _lost(owner: Owner, snapshot: Snapshot, pools: Mapping[str, PoolPlan], after
     found = stranded(snapshot)
     waits = [_kept(one, snapshot, after) for one in found.values()]
     steps = [
-        _give_up(one.pod, one.disk, owner, snapshot, pools, volume=one.volume.name)
+        _give_up(one.pod, one.disk, owner, snapshot, pools, volume=one.volume)
         for one, wait in zip(found.values(), waits, strict=True)
         if wait is None
     ]
@@ -160,7 +161,7 @@ def _told(pod: Pod, near: list[Machine]) -> Wait | None:
         detail = f"{pod.name} is on node {where}, which does not answer and may come back; {never}"
     elif pod.node is None and all(one.cordoned for one in near):
         back = f"kubectl uncordon {near[0].name}"
-        detail = f"the volume of {pod.name} is on node {where}, which takes no pods: {back}; {never}"
+        detail = f"the disk of {pod.name} is on node {where}, which takes no pods: {back}; {never}"
     else:
         return None
     return Wait(Gate.NODE_AWAY, detail, about=pod.name)

@@ -51,19 +51,27 @@ def noted_disks(snapshot: Snapshot) -> dict[str, Disk]:
         return snapshot.disks()
     listed = {member.disk for member in leading[1].members}
     told = {
-        pod: Disk(broker.disk, claim.uid if (claim := snapshot.claims.get(names.claim(pod))) is not None else "")
-        for names in [snapshot.cluster.names]
+        pod: Disk(broker.disk, claim_of(pod, snapshot), _folder_of(pod, snapshot))
         for pod, broker in snapshot.brokers.items()
         if broker is not None
     }
     return {pod: disk for pod, disk in (snapshot.disks() | told).items() if disk.disk in listed}
 
 
+def claim_of(pod: str, snapshot: Snapshot) -> str:
+    """The uid of the pod's claim; "" where there is none."""
+    claim = snapshot.claims.get(snapshot.cluster.names.claim(pod))
+    return claim.uid if claim is not None else ""
+
+
+def _folder_of(pod: str, snapshot: Snapshot) -> str:
+    return "" if claim_of(pod, snapshot) else snapshot.pods[pod].node or ""
+
+
 def _disk(pod: Pod, snapshot: Snapshot) -> str:
     """The disk on its volume, if it is the one that was noted, and nobody hears from it."""
     noted = snapshot.disks().get(pod.name)
-    claim = snapshot.claims.get(snapshot.cluster.names.claim(pod.name))
-    if noted is None or claim is None or noted.claim != claim.uid:
+    if noted is None or noted.claim != claim_of(pod.name, snapshot):
         return ""
     told = any(broker is not None and broker.disk == noted.disk for broker in snapshot.brokers.values())
     silent = any(member.disk == noted.disk and not member.alive for member in snapshot.members())

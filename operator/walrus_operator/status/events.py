@@ -18,6 +18,7 @@ from walrus_operator.plan.actions import (
     Grow,
     HoldDeletion,
     MakeSecret,
+    Place,
     Prune,
     RemoveClaim,
     RemoveMember,
@@ -50,6 +51,7 @@ class Reason(StrEnum):
     SHRUNK = "Shrunk"
     CONFIG_CHANGED = "ConfigChanged"
     ADVERTISED = "Advertised"
+    PLACED = "Placed"
     RESTARTED = "Restarted"
     LEADERSHIP_MOVED = "LeadershipMoved"
     FOUNDED = "Founded"
@@ -132,6 +134,8 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
             case Advertise():
                 made.append(Event(Reason.ADVERTISED, str(action)))
+            case Place():
+                made.append(Event(Reason.PLACED, str(action)))
             case TransferLeadership():
                 made.append(Event(Reason.LEADERSHIP_MOVED, str(action)))
             case RestartPod() | RollPod():
