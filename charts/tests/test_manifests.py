@@ -1,5 +1,7 @@
 """Every release that is rendered is accepted by Kubernetes' schemas, restricted, and granted no more than it names."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -9,6 +11,7 @@ from pod_security import violations
 from rendering import ChartError, Helm, Manifest, Rendered
 
 KUBERNETES = "1.36"
+CHART = Path(__file__).parents[1] / "walrus-operator"
 
 OPERATOR = [case for case in CASES if case.chart == "walrus-operator"]
 
@@ -286,3 +289,25 @@ def test_the_notes_make_a_cluster_where_the_tutorial_does_or_else_where_it_is_wa
     notes = operator(helm, watch=watch).notes
     assert f"kubectl -n {namespace} apply -f -" in notes
     assert f"kubectl -n {namespace} get wc orders --watch" in notes
+
+
+def test_the_profile_of_io_uring_is_put_on_nodes_only_where_a_value_says_so(helm: Helm) -> None:
+    assert "DaemonSet" not in {m["kind"] for m in operator(helm).manifests}
+    rendered = operator(helm, seccompProfile={"install": True, "kubeletFolder": "/data/kubelet"})
+    profile = next(m for m in rendered.manifests if m["metadata"]["name"] == "walrus-operator-seccomp")["data"]
+    assert json.loads(profile["io-uring.json"]) == json.loads((CHART / "seccomp/io-uring.json").read_text())
+    spec = rendered.one("DaemonSet")["spec"]["template"]["spec"]
+    assert violations(spec) == ["volume seccomp: hostPath", "install: runAsNonRoot", "install: runAsUser"]
+    assert spec["volumes"][1]["hostPath"]["path"] == "/data/kubelet/seccomp"
+    assert spec["initContainers"][0]["command"][-1] == "/seccomp/walrus/io-uring.json"
+
+
+def test_nobody_takes_the_pods_that_put_the_profile_on_nodes_for_the_operator(helm: Helm) -> None:
+    rendered = operator(helm, seccompProfile={"install": True})
+    labels = rendered.one("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        rendered.one("Deployment")["spec"]["selector"]["matchLabels"],
+        rendered.one("Service")["spec"]["selector"],
+        rendered.one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+    ):
+        assert not selector.items() <= labels.items()

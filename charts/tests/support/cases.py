@@ -58,6 +58,7 @@ CASES = [
             "serviceAccount": {"create": False, "name": "walrus"},
             "rbac": {"create": False},
             "fullnameOverride": "walrus-op",
+            "seccompProfile": {"install": True, "nodeSelector": {"walrus.dev/disk": "nvme"}},
         },
     ),
     Case("cluster-defaults", "walrus", "orders", "shop"),

@@ -25,6 +25,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{- /* Pods that put a profile on nodes are not those of the operator: no Service, budget or Deployment selects them. */ -}}
+{{- define "walrus-operator.seccompSelector" -}}
+app.kubernetes.io/name: {{ printf "%s-seccomp" (include "walrus-operator.name" . | trunc 55 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "walrus-operator.seccompLabels" -}}
+{{ include "walrus-operator.seccompSelector" . }}
+app.kubernetes.io/component: seccomp
+app.kubernetes.io/part-of: walrus
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
 {{- define "walrus-operator.monitoringLabels" -}}
 {{ include "walrus-operator.labels" . }}
 {{- with .Values.monitoring.labels }}
