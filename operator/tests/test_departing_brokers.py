@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from driving import Operator, condition, converge, status
-from examples import SMALLEST, with_pool
+from examples import SMALLEST, changed, with_pool
 from simkube import SimKube
 from test_replacing import REPLACE
 from walrus_client import Client
@@ -144,13 +144,18 @@ def test_a_broker_goes_and_another_one_comes_while_records_are_stored_and_all_ar
     records.check()
 
 
-def test_a_broker_whose_machine_is_gone_comes_back_on_another_disk_and_all_records_are_there(four):
+@pytest.mark.parametrize("by", ["hand", "itself"])
+def test_a_broker_whose_machine_is_gone_comes_back_on_another_disk_and_all_records_are_there(four, by):
     cluster, kube, records = four
     records.store()
     lost = Operator(kube).look().brokers["orders-general-1"].disk
+    settled(kube, lambda: Operator(kube).look().disks()["orders-general-1"].disk == lost)
     name = wipe(cluster, 1)
     kube.nodes.forget(kube.pods()["orders-general-1"]["spec"]["nodeName"])
-    kube.put("orders", FOUR, annotations={REPLACE: lost})
+    if by == "hand":
+        kube.put("orders", FOUR, annotations={REPLACE: lost})
+    else:
+        kube.put("orders", changed(FOUR, lostAfter="10s"))
 
     def is_out():
         records.store()
