@@ -43,6 +43,14 @@ def test_without_flags_the_documented_defaults_hold() -> None:
     )
     assert config.memory_budget_bytes is None
     assert config.hand_over_ms == 10_000
+    assert config.finalizes
+
+
+def test_who_wants_to_say_when_a_release_is_final_starts_nodes_so() -> None:
+    assert not parse("--finalize", "manual").finalizes
+    assert not parse(WALRUS_FINALIZE="manual").finalizes
+    with pytest.raises(SystemExit):
+        parse("--finalize", "later")
 
 
 def test_a_collector_of_spans_is_taken_from_its_usual_variable() -> None:

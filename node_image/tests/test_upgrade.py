@@ -1,5 +1,7 @@
 """Nodes of neighbouring versions in one cluster, as during an upgrade node by node."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +11,7 @@ import pytest
 from node_process import NodeProcess
 from waiting import wait_until
 from walrus_client import Client, errors
-from walrus_client.admin import AdminClient
+from walrus_client.admin import AdminClient, WireVersions
 from walrus_client.sender import ProducerOptions
 
 walrus_core = pytest.importorskip("walrus_core")
@@ -145,6 +147,90 @@ def test_a_command_is_used_when_all_members_know_it_and_an_older_node_is_kept_ou
     assert f"has level {LEVEL}, this node knows up to 1: upgrade it" in downgraded.log.read_text()
     downgraded.start()
     downgraded.wait_ready()
+
+
+def test_the_level_waits_for_the_word_under_load_and_until_then_every_node_goes_back(node: Make) -> None:
+    newer = ("--finalize", "manual")
+    older = (*newer, "--test-controls", "--test-level", str(LEVEL - 1))
+    nodes = three(node, *older)
+    for each in nodes:  # a cluster that was just founded waits for nobody
+        wait_until("the first level is in use", lambda each=each: level(each)[0] == LEVEL - 1, timeout_s=TIMEOUT_S)
+    with Client(bootstrap(nodes)) as client:
+        client.create_topic("upgraded")
+    with producing(nodes, "upgraded") as load:
+        for each in nodes[:2]:
+            load.wait_for_more(100)
+            restart(each, *newer)
+        assert level(nodes[0]) == (LEVEL - 1, LEVEL - 1)
+        with admin(nodes[0]) as client, pytest.raises(errors.RejectedError, match="knows commands up to level"):
+            client.finalize_level(LEVEL)
+        restart(nodes[2], *newer)
+        wait_for_rounds(nodes[0])
+        assert level(nodes[0]) == (LEVEL - 1, LEVEL)
+        for each in nodes:
+            load.wait_for_more(100)
+            restart(each, *older)
+        assert level(nodes[0]) == (LEVEL - 1, LEVEL - 1)
+        for each in nodes:
+            restart(each, *newer)
+        assert f"{LEVEL - 1}; all nodes know {LEVEL}" in cluster(nodes[1], "status")
+        assert cluster(nodes[1], "finalize").startswith(f"commands up to level {LEVEL} are used from now on")
+        assert cluster(nodes[1], "finalize") == f"level {LEVEL} of commands is in use already\n"
+        with admin(nodes[1]) as client:
+            assert client.finalize_level(LEVEL - 1) == LEVEL
+            assert {member.level_known for member in client.members()} == {LEVEL}
+        load.wait_for_more(100)
+        assert nodes[2].stop() == 0
+        nodes[2].start(*older)
+        assert nodes[2].exit_code() == DATA_REFUSED
+        assert f"has level {LEVEL}, this node knows up to {LEVEL - 1}: upgrade it" in nodes[2].log.read_text()
+        nodes[2].start(*newer)
+        nodes[2].wait_ready()
+    with Client(bootstrap(nodes)) as client:
+        read = [record.value for record in client.read("upgraded")]
+    assert read == [str(number).encode() for number in range(load.acked)]
+
+
+def test_a_node_tells_what_it_knows_and_speaks_before_it_is_in_a_cluster(node: Make) -> None:
+    waiting = node().start()
+    wait_until("it answers", lambda: waiting.get("/readyz")[0] == 503)
+    with admin(waiting) as client:
+        told = client.status()
+        assert told.level_known == LEVEL
+        assert told.wire_versions == WireVersions(*walrus_core.DataPlane.WIRE_VERSIONS)
+        assert told.metadata is None
+    assert waiting.stop() == 0
+    waiting.start("--test-controls", "--test-level", "4", "--test-wire", "2-4")
+    wait_until("it answers", lambda: waiting.get("/readyz")[0] == 503)
+    with admin(waiting) as client:
+        assert (client.status().level_known, client.status().wire_versions) == (4, WireVersions(2, 4))
+
+
+def cluster(node: NodeProcess, command: str) -> str:
+    """What a command of `walrus cluster` prints."""
+    admin = f"127.0.0.1:{node.ports['admin']}"
+    words = [sys.executable, "-m", "walrus_client.cli", "cluster", command, "--admin", admin]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def level(node: NodeProcess) -> tuple[int, int]:
+    """The level in use, and the one that all members know."""
+    with admin(node) as client:
+        metadata = client.status().metadata
+    assert metadata is not None
+    return metadata.level, metadata.level_reachable
+
+
+def wait_for_rounds(node: NodeProcess) -> None:
+    """Waits until every node has renewed its lease several times; with each the leader looks at the level."""
+
+    def version() -> int:
+        with admin(node) as client:
+            metadata = client.status().metadata
+        return metadata.version if metadata else 0
+
+    before = version()
+    wait_until("leases are renewed", lambda: version() > before + 9, timeout_s=TIMEOUT_S)
 
 
 def test_listeners_of_organisations_are_told_once_all_members_know_them(node: Make) -> None:

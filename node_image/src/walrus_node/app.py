@@ -113,7 +113,14 @@ async def _start(
     registration = ground.registration(addresses, entered.node_id)
     listeners = ground.listeners(data_plane.addresses())
     controller = Controller(
-        entered.node_id, registration, listeners, entered.store, data_plane, presence, ground.config.data_dir
+        entered.node_id,
+        registration,
+        listeners,
+        entered.store,
+        data_plane,
+        presence,
+        config.data_dir,
+        finalizes=config.finalizes,
     )
     closing.add(controller.stop)
     on_duty = OnDuty(serving, controller)

@@ -100,6 +100,8 @@ class Config:
     limits: Limits
     # None: a quarter of the memory that the process may use.
     memory_budget_bytes: int | None
+    # Whether commands of a newer level are used as soon as all members know them; else once somebody says so.
+    finalizes: bool
     # 0: a node that stops hands nothing over.
     hand_over_ms: int
     secret_file: Path | None
@@ -189,6 +191,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
             text_idle_ms=flags.text_idle_timeout,
         ),
         memory_budget_bytes=flags.memory_budget,
+        finalizes=flags.finalize == "auto",
         hand_over_ms=flags.hand_over_timeout,
         secret_file=flags.secret_file,
         otlp_endpoint=flags.otlp_endpoint,
@@ -370,6 +373,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_duration,
         metavar="DURATION",
         help="how long SIGTERM may wait until other nodes lead what this one led; 0: not at all",
+    )
+    add(
+        "--finalize",
+        default="auto",
+        choices=("auto", "manual"),
+        help="when what a new release brought to the metadata is used: once all nodes know it, or not before `walrus "
+        "cluster finalize` says so; until then nodes may go back to the release before",
     )
     add(
         "--otlp-endpoint",

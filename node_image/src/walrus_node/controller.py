@@ -48,6 +48,8 @@ _BARRIER_S = 1.5
 _REBUILDS_MAX = 8
 _POLL_MS = 1_000
 _REQUESTS_MAX = 256
+# Level of commands of a cluster that has just been founded.
+_FOUNDED_LEVEL = 1
 
 
 class DataPlane(Protocol):
@@ -70,6 +72,8 @@ class Controller:
         data_plane: DataPlane,
         presence: Presence,
         data_dir: Path,
+        *,
+        finalizes: bool,
     ) -> None:
         self._node_id = node_id
         self._data_dir = data_dir
@@ -88,6 +92,7 @@ class Controller:
         self._removed = False
         self._told_status = ""
         self._changing_voters: asyncio.Task[None] | None = None
+        self._finalizes = finalizes
         self._raising_level: asyncio.Task[None] | None = None
         self._telling_listeners: asyncio.Task[None] | None = None
         self._told_listeners: tuple[Listener, ...] = ()
@@ -193,9 +198,13 @@ class Controller:
         log.info("%s: %s", change, type(outcome).__name__.lower())
 
     async def _raise_level(self) -> None:
-        """Commands that all members know by now may be used."""
-        level = self._store.read().metadata.reachable_level() if self._store.status().is_leader else None
-        if level is None:
+        """Commands that all members know by now may be used, where nobody wants to say so.
+
+        A cluster that has just been founded has no release to go back to, and waits for nobody.
+        """
+        metadata = self._store.read().metadata
+        level = metadata.reachable_level() if self._store.status().is_leader else None
+        if level is None or not (self._finalizes or metadata.level == _FOUNDED_LEVEL):
             return
         outcome = await execute(self._store, raise_level(level))
         if isinstance(outcome, Rejected):

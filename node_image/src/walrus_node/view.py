@@ -106,6 +106,15 @@ class NodeView:
             version=__version__,
         )
 
+    def level(self) -> int:
+        """Up to which level this node knows commands of the metadata."""
+        return self._ground.level
+
+    def wire_versions(self) -> admin_pb2.WireVersions:
+        """Which versions of the frames between brokers this node speaks."""
+        oldest, newest = self._ground.config.test_wire or walrus_core.DataPlane.WIRE_VERSIONS
+        return admin_pb2.WireVersions(oldest=oldest, newest=newest)
+
     def storage(self) -> admin_pb2.StorageStatus:
         """What the data plane says of its store, and the disk that it lies on."""
         config, data_plane = self._ground.config, self._data_plane()

@@ -21,6 +21,7 @@ from walrus_client.admin.model import (
     Status,
     StopImpact,
     Storage,
+    WireVersions,
 )
 from walrus_client.admin.topics import ComparedTopic, FoundTopic, SettingDifference, SettingInForce, WantedTopic
 
@@ -50,4 +51,5 @@ __all__ = [
     "StopImpact",
     "Storage",
     "WantedTopic",
+    "WireVersions",
 ]

@@ -59,6 +59,7 @@ _CAUGHT_UP = Method("CaughtUp", admin_pb2.CaughtUpRequest, admin_pb2.CaughtUpRes
 _TRANSFER = Method(
     "TransferLeadership", admin_pb2.TransferLeadershipRequest, admin_pb2.TransferLeadershipResponse, _SERVICE
 )
+_FINALIZE = Method("FinalizeLevel", admin_pb2.FinalizeLevelRequest, admin_pb2.FinalizeLevelResponse, _SERVICE)
 _START_DRAIN = Method("StartDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
 _CANCEL_DRAIN = Method("CancelDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
 _GET_DRAIN = Method("GetDrain", admin_pb2.DrainRequest, admin_pb2.DrainStatus, _SERVICE)
@@ -230,6 +231,13 @@ class AdminClient:
         Raises UnknownNode, RejectedError where nobody else votes, Unavailable where nobody took over in time.
         """
         return self._change(_TRANSFER, admin_pb2.TransferLeadershipRequest(to=to)).leader
+
+    def finalize_level(self, level: int = 0) -> int:
+        """Lets the cluster use commands up to *level*, or up to what all members know; gives the level in use then.
+
+        A node that knows less does not start any more. Raises RejectedError where a member does not know the level.
+        """
+        return self._change(_FINALIZE, admin_pb2.FinalizeLevelRequest(level=level)).level
 
     def start_drain(self, disk: str) -> Drain:
         """Gives the node no new segments and moves those that it has; again changes nothing. Raises UnknownNode."""

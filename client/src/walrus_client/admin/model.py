@@ -49,6 +49,8 @@ class MetadataStatus:
     version: int
     role: MetadataRole
     voters: tuple[int, ...]
+    level: int  # level of the commands that the cluster uses; 0 where the node does not tell
+    level_reachable: int  # which all members know, so that `finalize_level` can raise it to this one
 
     @classmethod
     def parse(cls, message: admin_pb2.MetadataStatus) -> "MetadataStatus":
@@ -58,6 +60,8 @@ class MetadataStatus:
             version=message.version,
             role=_ROLES[message.role],
             voters=tuple(message.voters),
+            level=message.level,
+            level_reachable=message.level_reachable,
         )
 
 
@@ -122,11 +126,24 @@ class NodeView:
     alive: bool
     voter: bool
     listeners: tuple[Listener, ...] = ()  # those for organisations other than `default`
+    level_known: int = 0  # up to which level its process knows commands of the metadata; 0 where nobody tells
 
     @classmethod
     def parse(cls, message: admin_pb2.ClusterNode) -> "NodeView":
         told = {name: getattr(message, name) for name in cls.__dataclass_fields__}
         return cls(**{**told, "listeners": tuple(map(Listener.parse, message.listeners))})
+
+
+@dataclass(frozen=True, slots=True)
+class WireVersions:
+    """Versions of the frames between brokers that a node speaks, both ends included."""
+
+    oldest: int
+    newest: int
+
+    @classmethod
+    def parse(cls, message: admin_pb2.WireVersions) -> "WireVersions":
+        return cls(oldest=message.oldest, newest=message.newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +224,8 @@ class Status:
     log_level: str  # what the node logs now, as `set_log_level` takes it; empty where it does not tell
     bytes_held: int = 0  # bytes of sealed segments on this node's disk, or that it is to store
     copies_needed: int = 0  # the most copies that any segment shall have: with fewer nodes it never has them all
+    level_known: int = 0  # up to which level it knows commands of the metadata; 0 where it does not tell
+    wire_versions: WireVersions | None = None  # None where it does not tell
 
     @classmethod
     def parse(cls, message: admin_pb2.StatusResponse) -> "Status":
@@ -227,6 +246,8 @@ class Status:
             log_level=message.log_level,
             bytes_held=message.bytes_held,
             copies_needed=message.copies_needed,
+            level_known=message.level_known,
+            wire_versions=WireVersions.parse(message.wire_versions) if message.HasField("wire_versions") else None,
         )
 
 

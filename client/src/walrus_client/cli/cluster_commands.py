@@ -12,6 +12,7 @@ from walrus_client.admin import (
     CopyView,
     LostTopic,
     LostTopics,
+    MetadataStatus,
     NodeView,
     OrganisationLimits,
     Replication,
@@ -288,6 +289,32 @@ def transfer(
 
 
 @app.command()
+def finalize(
+    context: typer.Context,
+    level: Annotated[
+        int, typer.Option("--level", min=0, help="Up to this level. [default: what all nodes know]", show_default=False)
+    ] = 0,
+    admin: AdminOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Let the cluster use what its release brought to the metadata. No node goes back to the release before then.
+
+    Nodes with `--finalize auto`, which is the default, do it by themselves once all of them know it.
+
+    Example: walrus cluster finalize
+    """
+    with admin_client(context, admin) as client:
+        before = client.status().metadata
+        found = client.finalize_level(level)
+    if output_of(context, output) is Output.JSON:
+        print_json({"level": found})
+    elif before is not None and before.level == found:
+        print_line(f"level {found} of commands is in use already")
+    else:
+        print_line(f"commands up to level {found} are used from now on: a node that knows less does not start any more")
+
+
+@app.command()
 def remove(
     context: typer.Context,
     node: NodeArgument,
@@ -535,6 +562,7 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
             ("metadata role here", metadata.role.value),
             ("metadata voters", ", ".join(map(str, metadata.voters))),
             ("metadata term, version", f"{metadata.term}, {metadata.version}"),
+            ("level of commands", _level(metadata)),
             ("segments led, held here", f"{seen.segments_led}, {seen.segments_held}"),
             ("under-replicated", seen.under_replicated),
             ("nodes to spare", seen.spare_nodes),
@@ -560,6 +588,15 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
         ("disk free", f"{size_text(storage.bytes_free)} of {size_text(storage.bytes_total)}"),
     ]
     return rows
+
+
+def _level(metadata: MetadataStatus) -> str | None:
+    """The level in use, and what could be; None where the node does not tell."""
+    if not metadata.level:
+        return None
+    if metadata.level_reachable <= metadata.level:
+        return str(metadata.level)
+    return f"{metadata.level}; all nodes know {metadata.level_reachable}: `walrus cluster finalize` has it used"
 
 
 def _segment_row(segment: SegmentView) -> tuple[object, ...]:

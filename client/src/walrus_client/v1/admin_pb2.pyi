@@ -32,7 +32,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated", "copies", "replication", "spare_nodes", "log_level", "bytes_held", "copies_needed")
+    __slots__ = ("ready", "missing", "identity", "metadata", "nodes", "storage", "segments_led", "segments_held", "config_version", "under_replicated", "copies", "replication", "spare_nodes", "log_level", "bytes_held", "copies_needed", "level_known", "wire_versions")
     READY_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,8 @@ class StatusResponse(_message.Message):
     LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     BYTES_HELD_FIELD_NUMBER: _ClassVar[int]
     COPIES_NEEDED_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    WIRE_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     ready: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     identity: IdentityResponse
@@ -65,7 +67,17 @@ class StatusResponse(_message.Message):
     log_level: str
     bytes_held: int
     copies_needed: int
-    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ..., copies: _Optional[_Union[CopiesStatus, _Mapping]] = ..., replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ..., spare_nodes: _Optional[int] = ..., log_level: _Optional[str] = ..., bytes_held: _Optional[int] = ..., copies_needed: _Optional[int] = ...) -> None: ...
+    level_known: int
+    wire_versions: WireVersions
+    def __init__(self, ready: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., identity: _Optional[_Union[IdentityResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataStatus, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., storage: _Optional[_Union[StorageStatus, _Mapping]] = ..., segments_led: _Optional[int] = ..., segments_held: _Optional[int] = ..., config_version: _Optional[int] = ..., under_replicated: _Optional[int] = ..., copies: _Optional[_Union[CopiesStatus, _Mapping]] = ..., replication: _Optional[_Union[ReplicationStatus, _Mapping]] = ..., spare_nodes: _Optional[int] = ..., log_level: _Optional[str] = ..., bytes_held: _Optional[int] = ..., copies_needed: _Optional[int] = ..., level_known: _Optional[int] = ..., wire_versions: _Optional[_Union[WireVersions, _Mapping]] = ...) -> None: ...
+
+class WireVersions(_message.Message):
+    __slots__ = ("oldest", "newest")
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    oldest: int
+    newest: int
+    def __init__(self, oldest: _Optional[int] = ..., newest: _Optional[int] = ...) -> None: ...
 
 class ReplicationStatus(_message.Message):
     __slots__ = ("factor", "write_quorum")
@@ -90,7 +102,7 @@ class CopiesStatus(_message.Message):
     def __init__(self, under_replicated: _Optional[int] = ..., without_copy: _Optional[int] = ..., moving: _Optional[int] = ..., damaged: _Optional[int] = ..., lost: _Optional[int] = ...) -> None: ...
 
 class MetadataStatus(_message.Message):
-    __slots__ = ("leader", "term", "version", "role", "voters", "last_index", "last_term")
+    __slots__ = ("leader", "term", "version", "role", "voters", "last_index", "last_term", "level", "level_reachable")
     class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ROLE_UNSPECIFIED: _ClassVar[MetadataStatus.Role]
@@ -110,6 +122,8 @@ class MetadataStatus(_message.Message):
     VOTERS_FIELD_NUMBER: _ClassVar[int]
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_REACHABLE_FIELD_NUMBER: _ClassVar[int]
     leader: int
     term: int
     version: int
@@ -117,10 +131,12 @@ class MetadataStatus(_message.Message):
     voters: _containers.RepeatedScalarFieldContainer[int]
     last_index: int
     last_term: int
-    def __init__(self, leader: _Optional[int] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., role: _Optional[_Union[MetadataStatus.Role, str]] = ..., voters: _Optional[_Iterable[int]] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ...) -> None: ...
+    level: int
+    level_reachable: int
+    def __init__(self, leader: _Optional[int] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., role: _Optional[_Union[MetadataStatus.Role, str]] = ..., voters: _Optional[_Iterable[int]] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., level: _Optional[int] = ..., level_reachable: _Optional[int] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter", "listeners")
+    __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter", "listeners", "level_known")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DISK_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +151,7 @@ class ClusterNode(_message.Message):
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     VOTER_FIELD_NUMBER: _ClassVar[int]
     LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_KNOWN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     disk: str
     process: str
@@ -149,7 +166,8 @@ class ClusterNode(_message.Message):
     alive: bool
     voter: bool
     listeners: _containers.RepeatedCompositeFieldContainer[OrganisationListener]
-    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ..., listeners: _Optional[_Iterable[_Union[OrganisationListener, _Mapping]]] = ...) -> None: ...
+    level_known: int
+    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ..., listeners: _Optional[_Iterable[_Union[OrganisationListener, _Mapping]]] = ..., level_known: _Optional[int] = ...) -> None: ...
 
 class OrganisationListener(_message.Message):
     __slots__ = ("protocol", "org", "address")
@@ -555,6 +573,18 @@ class CaughtUpResponse(_message.Message):
     missing: _containers.RepeatedScalarFieldContainer[str]
     open_whole: bool
     def __init__(self, caught_up: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., open_whole: _Optional[bool] = ...) -> None: ...
+
+class FinalizeLevelRequest(_message.Message):
+    __slots__ = ("level",)
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    def __init__(self, level: _Optional[int] = ...) -> None: ...
+
+class FinalizeLevelResponse(_message.Message):
+    __slots__ = ("level",)
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    def __init__(self, level: _Optional[int] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("to",)

@@ -124,6 +124,11 @@ class AdminStub:
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
                 response_deserializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipResponse.FromString,
                 _registered_method=True)
+        self.FinalizeLevel = channel.unary_unary(
+                '/walrus.v1.Admin/FinalizeLevel',
+                request_serializer=walrus__client_dot_v1_dot_admin__pb2.FinalizeLevelRequest.SerializeToString,
+                response_deserializer=walrus__client_dot_v1_dot_admin__pb2.FinalizeLevelResponse.FromString,
+                _registered_method=True)
         self.StartDrain = channel.unary_unary(
                 '/walrus.v1.Admin/StartDrain',
                 request_serializer=walrus__client_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
@@ -311,6 +316,15 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FinalizeLevel(self, request, context):
+        """Lets the cluster use the commands of a newer level. From then on a node that knows less does not start any more: it ends
+        the way back to the release before. A level that is in use already is fine. FAILED_PRECONDITION: a member does not
+        know it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def StartDrain(self, request, context):
         """Begins to empty a node: it is given no new segments, open ones are rolled to others, copies of sealed ones are made
         elsewhere and given up here. It holds until it is cancelled, also over restarts. FAILED_PRECONDITION: no other node
@@ -474,6 +488,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.TransferLeadership,
                     request_deserializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipRequest.FromString,
                     response_serializer=walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipResponse.SerializeToString,
+            ),
+            'FinalizeLevel': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinalizeLevel,
+                    request_deserializer=walrus__client_dot_v1_dot_admin__pb2.FinalizeLevelRequest.FromString,
+                    response_serializer=walrus__client_dot_v1_dot_admin__pb2.FinalizeLevelResponse.SerializeToString,
             ),
             'StartDrain': grpc.unary_unary_rpc_method_handler(
                     servicer.StartDrain,
@@ -1007,6 +1026,33 @@ class Admin:
             '/walrus.v1.Admin/TransferLeadership',
             walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
             walrus__client_dot_v1_dot_admin__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinalizeLevel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/walrus.v1.Admin/FinalizeLevel',
+            walrus__client_dot_v1_dot_admin__pb2.FinalizeLevelRequest.SerializeToString,
+            walrus__client_dot_v1_dot_admin__pb2.FinalizeLevelResponse.FromString,
             options,
             channel_credentials,
             insecure,

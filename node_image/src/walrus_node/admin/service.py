@@ -21,6 +21,7 @@ from walrus_node.admin.topic_calls import TopicCalls
 from walrus_node.admin.views import cluster_nodes, limits_of, metadata_status, organisation_view, segment_view
 from walrus_node.commands import (
     drain_node,
+    raise_level,
     remove_node,
     remove_organisation,
     set_config,
@@ -70,7 +71,13 @@ class AdminService(TopicCalls):
         view, identity = self._view, self._view.identity()
         missing = view.missing()
         answer = admin_pb2.StatusResponse(
-            ready=not missing, missing=missing, identity=identity, storage=view.storage(), log_level=logs.level()
+            ready=not missing,
+            missing=missing,
+            identity=identity,
+            storage=view.storage(),
+            log_level=logs.level(),
+            level_known=view.level(),
+            wire_versions=view.wire_versions(),
         )
         store = view.store()
         if store is None:
@@ -220,6 +227,12 @@ class AdminService(TopicCalls):
                 return admin_pb2.TransferLeadershipResponse(leader=known.node_id)
             await asyncio.sleep(_LOOK_S)
         return await refuse(context, "Unavailable", "nobody who has caught up took over in time", retryable=True)
+
+    async def FinalizeLevel(self, request: admin_pb2.FinalizeLevelRequest, context: Context) -> Any:  # noqa: N802
+        known = (await self._store(context)).read().metadata
+        level = request.level or known.reachable_level() or known.level
+        await self._execute(context, raise_level(level))
+        return admin_pb2.FinalizeLevelResponse(level=(await self._store(context)).read().metadata.level)
 
     async def StartDrain(self, request: admin_pb2.DrainRequest, context: Context) -> Any:  # noqa: N802
         store = await self._store(context)

@@ -39,6 +39,7 @@ def cluster_nodes(
             state=node.state,
             alive=node.node_id in alive,
             voter=node.disk in voters,
+            level_known=node.level,
             listeners=[
                 admin_pb2.OrganisationListener(protocol=one.protocol, org=one.org, address=one.address)
                 for one in node.listeners
@@ -95,4 +96,6 @@ def metadata_status(status: Status, state: ClusterState) -> admin_pb2.MetadataSt
         voters=sorted(ids[disk] for disk in status.voters() if disk in ids),
         last_index=status.last_index,
         last_term=status.last_term,
+        level=state.metadata.level,
+        level_reachable=state.metadata.reachable_level() or state.metadata.level,
     )

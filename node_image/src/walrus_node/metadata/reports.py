@@ -43,6 +43,8 @@ class Node:
     grpc_address: str
     http_address: str
     admin_address: str
+    # Up to which level its process knows commands of the metadata.
+    level: int
     # Those of clients beside the two that every node has.
     listeners: tuple[Listener, ...] = ()
 
@@ -172,7 +174,7 @@ class Segment:
     under_replicated: bool
 
 
-_TEXTS = tuple(Node.__dataclass_fields__.keys() - {"node_id", "disk", "process", "listeners"})
+_TEXTS = tuple(Node.__dataclass_fields__.keys() - {"node_id", "disk", "process", "level", "listeners"})
 
 
 def nodes(metadata: walrus_core.Metadata) -> list[Node]:
@@ -182,6 +184,7 @@ def nodes(metadata: walrus_core.Metadata) -> list[Node]:
             node_id=node["id"],
             disk=UUID(node["disk"]),
             process=UUID(node["process"]),
+            level=node["level"],
             listeners=tuple(Listener(**listener) for listener in node.get("listeners", ())),
             **{name: node[name] for name in _TEXTS},
         )

@@ -40,6 +40,7 @@ pub use node::names::{OrgName, PartitionRef, TopicName, TopicPath};
 pub use node::obstacle::Obstacle;
 pub use node::proto;
 pub use node::start_error::StartError;
+pub use node::versions::WireVersions;
 pub use partition::ack::AppendAck;
 pub use reading::by_time::{FoundOffset, OffsetAt};
 pub use reading::reader::{ReadOptions, ReadPage};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use walrus_broker::Config;
+use walrus_broker::{Config, WireVersions};
 use walrus_log::{Error, Origin};
 
 use crate::error::Result;
@@ -40,6 +40,10 @@ impl Drop for DataPlane {
 
 #[pymethods]
 impl DataPlane {
+    /// The versions of the frames between brokers that this version speaks: the oldest and the newest one.
+    #[classattr]
+    const WIRE_VERSIONS: (u32, u32) = (WireVersions::SPOKEN.oldest, WireVersions::SPOKEN.newest);
+
     #[new]
     fn start(py: Python<'_>, config_json: &str) -> Result<Self> {
         let plane = py.detach(|| walrus_broker::DataPlane::start(Config::parse(config_json)?))?;

@@ -87,6 +87,12 @@ impl Metadata {
         self.current().version
     }
 
+    /// The level of commands that the cluster has reached; 0 until it is founded.
+    #[getter]
+    fn level(&self) -> u32 {
+        self.current().level
+    }
+
     /// Makes an independent state that is equal now.
     fn copy(&self) -> Self {
         Self::new(self.current(), self.level)

@@ -78,6 +78,10 @@ class Metadata:
     def version(self) -> int:
         """Version of the state; it grows by one with every command that changed something."""
 
+    @property
+    def level(self) -> int:
+        """The level of commands that the cluster has reached; 0 until it is founded."""
+
     def copy(self) -> Metadata:
         """Makes an independent state that is equal now."""
 
@@ -231,6 +235,8 @@ class Present:
 @final
 class DataPlane:
     """The broker inside this process: its threads never take the interpreter lock."""
+
+    WIRE_VERSIONS: ClassVar[tuple[int, int]]  # between brokers: oldest and newest
 
     def __new__(cls, config_json: str) -> DataPlane:
         """Opens the store, binds the listeners (port 0 = chosen), starts the threads.

@@ -16,12 +16,14 @@ pub struct WireVersions {
 
 impl Default for WireVersions {
     fn default() -> Self {
-        // Version 3 has messages of fixed fields where version 2 had JSON.
-        Self { oldest: 3, newest: 3 }
+        Self::SPOKEN
     }
 }
 
 impl WireVersions {
+    /// What this release speaks. Version 3 has messages of fixed fields where version 2 had JSON.
+    pub const SPOKEN: Self = Self { oldest: 3, newest: 3 };
+
     /// What a greeting says; one that names no oldest version speaks a single one.
     pub(crate) fn told(newest: u32, oldest: u32) -> Self {
         Self { oldest: if oldest == 0 { newest } else { oldest }, newest }
