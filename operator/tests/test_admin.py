@@ -9,7 +9,7 @@ import grpc
 import pytest
 from walrus_client.v1 import admin_pb2, log_pb2
 from walrus_operator.observe.admin import AdminBrokers
-from walrus_operator.observe.brokers import BrokerError
+from walrus_operator.observe.brokers import BrokerError, LevelRefused
 from walrus_operator.observe.snapshot import Replication
 from walrus_operator.runtime.lease import LeaseLost
 
@@ -20,6 +20,7 @@ ANSWERS = {
     "SetLogLevel": admin_pb2.SetLogLevelResponse(),
     "SetReplication": admin_pb2.SetReplicationResponse(),
     "TransferLeadership": admin_pb2.TransferLeadershipResponse(leader=2),
+    "FinalizeLevel": admin_pb2.FinalizeLevelResponse(level=8),
 }
 
 
@@ -66,6 +67,7 @@ def changes(brokers, secrets=None):
         brokers.set_replication("127.0.0.1", Replication(3, 2), secrets),
         brokers.transfer_leadership("127.0.0.1", secrets),
         brokers.set_log_level("127.0.0.1", "debug", secrets),
+        brokers.finalize_level("127.0.0.1", 8, secrets),
     ]
 
 
@@ -111,12 +113,25 @@ def test_changes_carry_the_token_of_the_first_secret_and_questions_none(server, 
         await brokers.close()
 
     asyncio.run(story())
-    methods = ["SetConfig", "SetReplication", "TransferLeadership", "SetLogLevel"]
+    methods = ["SetConfig", "SetReplication", "TransferLeadership", "SetLogLevel", "FinalizeLevel"]
     assert server.asked == [
         ("CaughtUp", None),
         *((method, f"Bearer {token}") for method in methods),
         *((method, None) for method in methods),
     ]
+
+
+def test_a_level_that_a_member_does_not_know_is_no_broker_that_is_silent(server):
+    server.answer.set()
+    server.refuses = "LevelUnknown"
+
+    async def story():
+        brokers = AdminBrokers(port=server.port)
+        with pytest.raises(LevelRefused):
+            await brokers.finalize_level("127.0.0.1", 8, None)
+        await brokers.close()
+
+    asyncio.run(story())
 
 
 def test_brokers_that_do_not_take_the_secret_did_not_refuse_the_spec(server):

@@ -7,11 +7,13 @@ import pytest
 import yaml
 from driving import Operator, converge, settle_topics
 from examples import SMALLEST, changed, with_pool
+from simbrokers import SimRelease
 from simhttp import Kubernetes, kubeconfig, run
 from test_shrinking import FIVE, filled
 from test_shrinking import started as started_with
 from test_topics import BILLING, started
 from walrus_client.cli.exit_codes import Failed
+from walrus_operator.api.releases import RELEASES
 from walrus_operator.cli import told
 from walrus_operator.cli.difference import Seen, difference
 from walrus_operator.plan.actions import Gate
@@ -77,6 +79,23 @@ def test_explain_says_what_comes_next_what_holds_it_up_and_who_can_lift_that(ser
     assert "It is paused (moving house): kubectl annotate wc orders walrus.dev/pause- goes on." in run(
         "explain", "orders"
     )
+
+
+def test_until_when_a_version_can_go_back_is_explained_and_a_diff_says_when_it_cannot(server, kube, tmp_path):
+    level = RELEASES[-1].level + 1
+    kube.releases["walrus/walrus-node:later"] = SimRelease(level)
+    kube.put("orders", changed(SMALLEST, version="later", updatePolicy={"finalize": "Manual"}))
+    converge(kube)
+    assert (
+        f"The cluster uses level {level - 1} and all brokers know {level}: version can go back until: kubectl annotate"
+        f" wc orders walrus.dev/finalize={level}" in run("explain", "orders")
+    )
+    back = changed(SMALLEST, version=RELEASES[-1].version)
+    assert "Refused" not in planned(tmp_path, back)
+    kube.put("orders", changed(SMALLEST, version="later"))
+    converge(kube)
+    assert "can go back" not in run("explain", "orders")
+    assert "Refused (ReleaseRefused)" in planned(tmp_path, back)
 
 
 def test_every_gate_has_somebody_who_can_lift_it():

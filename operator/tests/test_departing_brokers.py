@@ -29,6 +29,7 @@ CHANGES = (
     "start_drain",
     "cancel_drain",
     "remove_member",
+    "finalize_level",
 )
 LOOKS = ("config", "caught_up", "can_stop", "drain")
 

@@ -6,7 +6,8 @@ only by one that is no member; a member goes only once it is empty; what someone
 no StatefulSet is deleted that asks for pods, and no claim that ever had a volume, but those of a deleted cluster, or
 of disks that left it, whose spec said so, and of disks that were lost with their nodes: one at a time. I6: what has
 arrived writes nothing. I7: what is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only
-told of. And: one cluster is founded once. What is refused or foreign is never touched.
+told of. And: one cluster is founded once. What is refused or foreign is never touched. And: the level rises only where
+every member knows it, and no broker that serves is made one of a release that knows less than its cluster uses.
 """
 
 import json
@@ -18,7 +19,9 @@ from examples import SMALLEST, changed, with_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simapi import Crash, is_ready
+from simbrokers import FIRST_LEVEL, SimRelease
 from simkube import SimKube
+from walrus_operator.api.releases import Release, Wire
 from walrus_operator.desired.statefulset import PodInputs
 from walrus_operator.kube.api import Denied, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Ref, uid_of
@@ -34,6 +37,7 @@ SPECS = [
     with_pool(SMALLEST, replicas=5),
     with_pool(SMALLEST, backend="direct"),
     changed(SMALLEST, version="2.0.0", segments={"maxEntries": 7}),
+    changed(SMALLEST, version="2.0.0", updatePolicy={"finalize": "Manual"}),
     changed(SMALLEST, listeners=[{"name": "grpc", "type": "NodePort"}]),
     changed(
         SMALLEST, pools=[*SMALLEST["pools"], {"name": "more", "replicas": 2, "storage": {"claim": {"size": "1Gi"}}}]
@@ -112,6 +116,10 @@ class Watched(SimKube):
         self.taken = set()  # by the operator's hand
         self.given_up = set()  # disks whose nodes are gone
         self.sick.add("walrus/walrus-node:sick")
+        self.table = (Release("1.0.0", Wire(3, 3), FIRST_LEVEL), Release("2.0.0", Wire(3, 4), FIRST_LEVEL + 1))
+        self.releases = {f"walrus/walrus-node:{one.version}": SimRelease(one.level, one.wire) for one in self.table}
+        self.releases["walrus/walrus-node:sick"] = self.releases["walrus/walrus-node:2.0.0"]
+        self._finalize, self.brokers.finalize_level = self.brokers.finalize_level, self._rises
 
     async def apply(self, manifest):
         cluster = self.objects.get(CLUSTER)
@@ -174,13 +182,24 @@ class Watched(SimKube):
         pod = self.objects.get(ref)
         if pod is not None and is_ready(pod):
             self._everyone_serves(joined_only=True)
+            self._starts_again(ref)
         if pod is not None and "podIP" in pod["status"]:
             assert not {name for name in self._missed() - {ref.name} if self._gone(name)}, ref
         await super().evict(ref, uid)
         self.taken.add(ref.name)
 
+    async def _rises(self, host, level, secrets):
+        assert not self.paused
+        assert all(self.known[disk] >= level for told in self.members.values() for disk in told)
+        await self._finalize(host, level, secrets)
+
     def _joined(self):
         return {name for told in self.members.values() for name in told.values()}
+
+    def _starts_again(self, ref):
+        """The next pod of its name knows what its cluster uses, or the broker never comes back."""
+        template = self.objects[Ref(STATEFUL_SET.name, "shop", ref.name.rpartition("-")[0])]["spec"]["template"]
+        assert self.release(template).level >= self.used.get(self.identity(ref)["cluster"], 0)
 
     def _missed(self):
         """Those that the operator took, and that are part of the cluster; while there is none, whoever has a disk."""
@@ -415,7 +434,7 @@ def fitting(kube):
             asked = int(found["metadata"]["annotations"]["walrus.dev/replicas"])
             pool["replicas"] = max(pool["replicas"], found["spec"]["replicas"], asked)
     listed = [{"name": name, **facts} for name, facts in sorted(pools.items())]
-    return {"image": image or "walrus/walrus-node:1.0.0", "pools": listed}
+    return {"image": image or "walrus/walrus-node:2.0.0", "pools": listed}
 
 
 def storage_of(claim):

@@ -15,8 +15,8 @@ from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import CLAIM, POD, Ref
 from walrus_operator.observe.machines import Volume
 from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan import deletion, departing, draining, planner, pools, replacing, stranded
-from walrus_operator.plan.actions import RemoveClaim
+from walrus_operator.plan import deletion, departing, draining, finalizing, planner, pools, replacing, stranded
+from walrus_operator.plan.actions import FinalizeLevel, RemoveClaim
 from walrus_operator.plan.departing import Next
 from walrus_operator.runtime import lease
 from walrus_operator.runtime.lease import Lease
@@ -104,7 +104,42 @@ def _reached_from_ready(self, machines):
     return [one for one in REACHED_FROM(self, machines) if one.ready]
 
 
+def _level_of_the_newest(spec, snapshot, outdated):
+    leading = snapshot.leader()
+    known = max((member.level_known for member in leading[1].members), default=0) if leading is not None else 0
+    return (FinalizeLevel(known),) if known > snapshot.level() else ()
+
+
+def _whatever_brokers_become(spec, snapshot, outdated):
+    return finalizing.finalize(spec, snapshot, ())
+
+
 MISTAKES = [
+    Mistake(
+        "the level rises while a broker of the release before is a member",
+        instead(planner, "finalize", _level_of_the_newest),
+        "test_upgrading.test_the_level_rises_once_the_last_broker_runs_the_release",
+    ),
+    Mistake(
+        "the level rises though brokers are to go back",
+        instead(planner, "finalize", _whatever_brokers_become),
+        "test_upgrading.test_whoever_goes_back_and_lets_the_operator_finalize_goes_back_first",
+    ),
+    Mistake(
+        "brokers are made of a release that is older than the level",
+        instead(planner, "refused_release", lambda *_: None),
+        "test_upgrading.test_there_is_a_way_back_until_the_level_is_final_and_none_afterwards",
+    ),
+    Mistake(
+        "the level in use is forgotten while no broker tells it",
+        instead(Snapshot, "level", lambda self: max((b.level for b in self.brokers.values() if b), default=0)),
+        "test_upgrading.test_brokers_that_are_away_are_remembered_at_their_level",
+    ),
+    Mistake(
+        "an image that the others do not understand gets them all",
+        instead(planner, "misfit", lambda *_: None),
+        "test_upgrading.test_an_image_that_the_others_do_not_understand_gets_no_second_broker_and_goes_back",
+    ),
     Mistake(
         "a pod goes before its disk has left the cluster",
         both(instead(planner, "gone", _any_departure), instead(Departing, "check_out", _unasked)),

@@ -1,8 +1,10 @@
 """Another release of the operator restarts nobody: pods restart for what users change."""
 
 import json
+import tomllib
 from base64 import b64encode
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from driving import Operator, condition, converge, status
 from examples import POOLS, SMALLEST, changed, with_pool
 from simkube import SimKube
 from walrus_operator.api.cluster import parse_spec
+from walrus_operator.api.releases import RELEASES, Release, Wire
 from walrus_operator.desired import statefulset
 from walrus_operator.desired.build import image_of
 from walrus_operator.desired.names import RENDERED_FROM, REVISION
@@ -111,6 +114,20 @@ def test_an_operator_that_knows_no_secret_restarts_no_pod_that_shares_one(monkey
     assert kube.calls["get", "Secret"] == read
     for pool in POOLS["pools"]:
         assert is_mounted(kube.objects[Ref("StatefulSet", "shop", f"orders-{pool['name']}")]["spec"]["template"])
+
+
+def test_the_last_release_of_the_table_is_the_one_that_is_built_here():
+    built = pytest.importorskip("walrus_core")
+    node = tomllib.loads((Path(__file__).parents[2] / "node_image" / "pyproject.toml").read_text())["project"]
+    wire = Wire(*built.DataPlane.WIRE_VERSIONS)
+    assert RELEASES[-1] == Release(node["version"], wire, built.Metadata.LEVEL), "see CONTRIBUTING.md: A release"
+
+
+def test_a_release_in_the_table_meets_the_one_before_it_and_knows_no_less():
+    for before, release in pairwise(RELEASES):
+        assert release.wire.meets(before.wire)
+        assert release.level >= before.level
+    assert Wire.parse(str(RELEASES[0].wire)) == RELEASES[0].wire
 
 
 @dataclass(frozen=True)

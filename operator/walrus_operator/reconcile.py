@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from walrus_operator.act.contested import Contested
 from walrus_operator.act.executor import Executor
 from walrus_operator.api.cluster import API_VERSION, KIND, parse_spec
+from walrus_operator.api.releases import RELEASES, Table
 from walrus_operator.clock import Monotonic, Now, monotonic
 from walrus_operator.kube.api import KubeApi, Missing
 from walrus_operator.objects import Key, Manifest
@@ -73,6 +74,7 @@ class Reconciler:
         default_image: str,
         operator_namespace: str,
         monotonic: Monotonic = monotonic,
+        releases: Table = RELEASES,
     ) -> None:
         self._kube = kube
         self._observer = Observer(kube, brokers, now)
@@ -83,6 +85,7 @@ class Reconciler:
         self._default_image = default_image
         self._operator_namespace = operator_namespace
         self._monotonic = monotonic
+        self._releases = releases
         # Only how often something is tried or told is remembered: what is to be done never depends on it.
         self._patience = Patience()
         self._writing = Writing()
@@ -119,12 +122,19 @@ class Reconciler:
         return Pass(todo, done, written, self._patience.after(snapshot.cluster.key, todo, done, snapshot.at))
 
     def _plan(self, snapshot: Snapshot) -> Plan:
+        spec, invalid = None, tuple[Wait, ...]()
         try:
             spec = parse_spec(dict(snapshot.cluster.spec))
         except ValidationError as error:
             invalid = (Wait(Gate.INVALID, _explained(error)),)
-            return plan(None, snapshot, self._default_image, invalid, operator_namespace=self._operator_namespace)
-        return plan(spec, snapshot, self._default_image, operator_namespace=self._operator_namespace)
+        return plan(
+            spec,
+            snapshot,
+            self._default_image,
+            invalid,
+            operator_namespace=self._operator_namespace,
+            releases=self._releases,
+        )
 
     async def _tell(self, cluster: Cluster, status: Manifest) -> tuple[bool, float | None]:
         """Write the status if it is due; whether it was written, and in how many seconds it is due otherwise."""

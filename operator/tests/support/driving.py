@@ -24,7 +24,9 @@ class Operator:
         self.kube = kube
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         recorder = EventRecorder(kube, instance="test", monotonic=lambda: 0.0, now=self._tick)
-        self.reconciler = Reconciler(kube, kube.brokers, recorder, self._tick, "walrus/walrus-node", "walrus-system")
+        self.reconciler = Reconciler(
+            *(kube, kube.brokers, recorder, self._tick, "walrus/walrus-node", "walrus-system"), releases=kube.table
+        )
         self.topics = TopicReconciler(kube, kube.brokers, recorder, self._tick, lambda: 0.0)
 
     def _tick(self):

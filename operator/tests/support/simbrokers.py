@@ -6,11 +6,13 @@ Brokers keep their identity on the disk, need a majority of each other, and spea
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from simtopics import SimTopicCalls
 from walrus_operator.api.config import DYNAMIC, LOG_LEVEL, LOG_LEVEL_DEFAULT
+from walrus_operator.api.releases import RELEASES, Wire
 from walrus_operator.objects import POD, uid_of
-from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused, DepartureRefused
+from walrus_operator.observe.brokers import BrokerError, ConfigMoved, ConfigRefused, DepartureRefused, LevelRefused
 from walrus_operator.observe.snapshot import Broker, Config, Drain, Member
 
 KEYS = {
@@ -19,8 +21,17 @@ KEYS = {
 } - {LOG_LEVEL}
 
 
+FIRST_LEVEL = RELEASES[0].level
 SEGMENTS = 3
 """Segments that every broker stores, and hands over one by one."""
+
+
+@dataclass(frozen=True)
+class SimRelease:
+    """What brokers of an image can do."""
+
+    level: int = FIRST_LEVEL
+    wire: Wire = RELEASES[0].wire
 
 
 class SimBrokers(SimTopicCalls):
@@ -66,6 +77,9 @@ class SimBrokers(SimTopicCalls):
             members=tuple(self._member(disk, name, alive) for disk, name in members.items()) if not sick else (),
             segments_held=self.kube.draining.get(identity["disk"], SEGMENTS),
             copies_needed=self.kube.copies_needed,
+            level=self.kube.used.get(cluster, 0),
+            level_known=self.kube.release(pod).level,
+            wire=self.kube.release(pod).wire,
             backend_asked=backend,
             backend_in_use="mmap" if backend == "auto" else backend,
             backend_reason="",
@@ -77,7 +91,7 @@ class SimBrokers(SimTopicCalls):
         )
 
     def _member(self, disk, name, alive):
-        return Member(disk, name, disk in alive, disk in self.kube.draining)
+        return Member(disk, name, disk in alive, disk in self.kube.draining, self.kube.known.get(disk, FIRST_LEVEL))
 
     def leader(self, namespace, cluster):
         """The pod that leads the metadata, while a majority of the members is there: the wanted one, or the first."""
@@ -141,6 +155,21 @@ class SimBrokers(SimTopicCalls):
             if not answering:
                 raise BrokerError("nobody else votes")
             self.kube.leader = answering[0].name
+
+    async def finalize_level(self, host, level, secrets):
+        """Refused while a member that may come back does not know it."""
+        ref, identity = self._find(host)
+        self._permits(ref, secrets)
+        self._needs_leader(ref, identity)
+        older = [
+            name
+            for disk, name in self.kube.members[identity["cluster"]].items()
+            if self.kube.known.get(disk, FIRST_LEVEL) < level
+        ]
+        if older:
+            raise LevelRefused(f"{older[0]} does not know commands of level {level}")
+        with self.kube._write("finalize", "level"):
+            self.kube.used[identity["cluster"]] = max(self.kube.used[identity["cluster"]], level)
 
     async def start_drain(self, host, disk, secrets):
         self._may_go(host, disk, secrets)

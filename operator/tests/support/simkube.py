@@ -14,9 +14,10 @@ from datetime import timedelta
 from itertools import count
 
 from simapi import SimApi, deepcopy
-from simbrokers import SimBrokers
+from simbrokers import SimBrokers, SimRelease
 from simnodes import SELECTED, SimNodes
 from simtopics import SimTopics
+from walrus_operator.api.releases import RELEASES
 from walrus_operator.objects import CLAIM, NODE, POD, SECRET, SERVICE, STATEFUL_SET, VOLUME, Ref, uid_of
 from walrus_operator.observe.snapshot import Replication
 
@@ -47,6 +48,10 @@ class SimKube(SimApi):
         self.levels = {}  # uid of a pod -> what its broker logs, where that was told
         self.config = {}  # cluster id -> (version, entries)
         self.replication = {}  # cluster id -> Replication
+        self.table = RELEASES  # releases that the operator knows
+        self.releases = {}  # image -> SimRelease, where it is another one than most are
+        self.known = {}  # identity of a disk -> level that the broker knows which registered with it last
+        self.used = {}  # cluster id -> level of commands in use
         self.members = {}  # cluster id -> {identity of a disk: name of its broker}; who is in once, stays
         self._clusters = count(1)
         self._disks = count()
@@ -123,7 +128,10 @@ class SimKube(SimApi):
 
     def _state(self):
         return pickle.dumps(
-            (self.objects, self.disks, self.config, self.replication, self.members, self.leader, self.draining)
+            (
+                *(self.objects, self.disks, self.config, self.replication, self.members, self.leader, self.draining),
+                *(self.known, self.used),
+            )
         )
 
     def _let_go(self, ref):
@@ -266,6 +274,14 @@ class SimKube(SimApi):
         disk = self.disks.setdefault(self._disk(ref), {"disk": f"disk-{next(self._disks)}", "cluster": ""})
         if disk["disk"] in self.members.get(disk["cluster"], {}):
             self.members[disk["cluster"]][disk["disk"]] = ref.name
+            self._register(ref)
+
+    def release(self, pod):
+        """What the broker of the pod can do."""
+        return self.releases.get(pod["spec"]["containers"][0]["image"], SimRelease())
+
+    def _register(self, ref):
+        self.known[self.identity(ref)["disk"]] = self.release(self.objects[ref]).level
 
     def _go_on(self, ref):
         """It runs, then it is part of a cluster, then ready: one of them in each step."""
@@ -275,6 +291,11 @@ class SimKube(SimApi):
             waiting = {"reason": "ErrImagePull", "message": "no such image"}
             status["containerStatuses"] = [{"state": {"waiting": waiting}, "restartCount": 0}]
             status["conditions"] = []
+        elif self._is_too_old(ref):
+            ended = {"reason": "CrashLoopBackOff", "message": "exit code 3: the cluster uses commands of a newer level"}
+            status.pop("podIP", None)
+            status["containerStatuses"] = [{"state": {"waiting": ended}, "restartCount": 1}]
+            self._not_ready(status)
         elif "podIP" not in status:
             self._start(ref)
         elif self._is_sick(pod) or self._is_out(ref):
@@ -291,6 +312,8 @@ class SimKube(SimApi):
                 self.identity(ref)["cluster"] = joinable[0]
             if self.identity(ref)["cluster"]:
                 self.members.setdefault(self.identity(ref)["cluster"], {})[self.identity(ref)["disk"]] = ref.name
+                self.used.setdefault(self.identity(ref)["cluster"], self.release(pod).level)
+                self._register(ref)
         else:
             leads = self._trusts(ref, self.brokers.leader(ref.namespace, self.identity(ref)["cluster"]))
             ready = leads and ref.name not in self.unready
@@ -298,6 +321,11 @@ class SimKube(SimApi):
                 status["conditions"] = [{"type": "Ready", "status": "True"}]
             else:
                 self._not_ready(status)
+
+    def _is_too_old(self, ref):
+        """Whether its cluster uses commands that its broker does not know: it ends at once."""
+        used = self.used.get(self.disks.get(self._disk(ref), {}).get("cluster"), 0)
+        return self.release(self.objects[ref]).level < used
 
     def _is_out(self, ref):
         """Whether its disk left the cluster: such a one is let in nowhere."""

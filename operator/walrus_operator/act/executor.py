@@ -23,6 +23,7 @@ from walrus_operator.observe.brokers import (
     Brokers,
     ConfigMoved,
     ConfigRefused,
+    LevelRefused,
     look_all,
 )
 from walrus_operator.observe.pods import Pod
@@ -34,6 +35,7 @@ from walrus_operator.plan.actions import (
     CancelDrain,
     Dismiss,
     Done,
+    FinalizeLevel,
     Gate,
     GiveUpDisk,
     Grow,
@@ -188,6 +190,8 @@ class Executor:
                 )
             case SetLogLevel():
                 await self._set_log_level(action, snapshot)
+            case FinalizeLevel():
+                await self._finalize(action, snapshot)
             case Advertise():
                 await self._kube.apply(_advertised(action, snapshot.cluster))
             case Place():
@@ -291,7 +295,16 @@ class Executor:
                 trouble = str(error)
                 continue
             return
-        raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"the configuration could not be set: {trouble}"))
+        raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"the brokers could not be told: {trouble}"))
+
+    async def _finalize(self, action: FinalizeLevel, snapshot: Snapshot) -> None:
+        """Brokers refuse it themselves where a member that has just come does not know the level."""
+        try:
+            await self._tell(
+                snapshot, lambda host: self._brokers.finalize_level(host, action.level, snapshot.credentials())
+            )
+        except LevelRefused as refused:
+            raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"level {action.level} is not used yet: {refused}")) from refused
 
     async def _set_log_level(self, action: SetLogLevel, snapshot: Snapshot) -> None:
         try:

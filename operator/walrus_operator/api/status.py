@@ -64,6 +64,10 @@ class BrokerRow(Model):
     """Where it goes: how much of what it stored it has handed over."""
     version: str | None = None
     """The version it runs."""
+    level_known: int | None = None
+    """Up to which level it knows commands of the metadata."""
+    wire_versions: str | None = None
+    """Which versions of the frames between brokers it speaks, for example `3 to 4`."""
     restarts: int | None = None
     """How often its container was started again."""
 
@@ -152,6 +156,15 @@ class ReplicationRow(Model):
     """Brokers that may stop now, whichever they are, with everything still written and read."""
 
 
+class LevelRow(Model):
+    """What the cluster uses of its metadata. A broker that knows less than `used` does not start."""
+
+    used: int
+    """The level of commands in use. It never goes back."""
+    known_by_all: int | None = None
+    """The level that all brokers know; where it is higher, `updatePolicy.finalize` says when it is used."""
+
+
 class ClusterStatus(Model):
     """What the operator found."""
 
@@ -177,6 +190,8 @@ class ClusterStatus(Model):
     """How records are replicated now."""
     under_replicated: int | None = None
     """Segments with fewer copies than asked for."""
+    level: LevelRow | None = None
+    """What the cluster uses of its metadata, and what it could."""
     plan: PlanRow | None = None
     """What comes next, or what holds it up."""
     config: ConfigRow | None = None

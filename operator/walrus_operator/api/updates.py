@@ -1,9 +1,10 @@
-"""When brokers may be stopped for what users change."""
+"""When brokers may be stopped for what users change, and when an upgrade is final."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -25,9 +26,20 @@ WindowText = Annotated[
 ]
 
 
-class UpdatePolicy(Model):
-    """When brokers may be stopped for what users change."""
+class Finalize(StrEnum):
+    """Who says that a cluster uses what its release brought to the metadata."""
 
+    AUTO = "Auto"
+    MANUAL = "Manual"
+
+
+class UpdatePolicy(Model):
+    """When brokers may be stopped for what users change, and when an upgrade is final."""
+
+    finalize: Finalize = Finalize.AUTO
+    """When the cluster begins to use what a new release brought to its metadata: once its last broker runs it (`Auto`),
+    or once someone says so (`Manual`, by the annotation `walrus.dev/finalize: "<level>"` or by `walrus cluster
+    finalize`). Until then `version` can go back."""
     maintenance_windows: list[WindowText] = Field(default_factory=list, max_length=16, json_schema_extra=ATOMIC)
     """Times in which brokers restart for another spec, each `Sun 02:00-05:00 UTC`, `Mon-Fri 22:00-04:00 UTC` or
     `daily 01:00-02:00 UTC`; one that ends before it begins ends on the next day. Without any: at all times. Growth and

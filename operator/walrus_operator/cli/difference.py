@@ -16,6 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from walrus_operator.api.cluster import ClusterSpec, parse_spec
+from walrus_operator.api.releases import Wire
 from walrus_operator.cli.reached import ReachedBrokers
 from walrus_operator.cli.user import UserApi
 from walrus_operator.clock import now
@@ -75,6 +76,8 @@ class ToldBrokers:
             bytes_total=1,
             members=members,
             copies_needed=replication.get("copiesNeeded", 0),
+            level_known=row.get("levelKnown", 0),
+            wire=Wire.parse(row["wireVersions"]) if "wireVersions" in row else None,
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from walrus_operator.desired.names import PAUSE
+from walrus_operator.api.updates import Finalize
+from walrus_operator.desired.names import FINALIZE, PAUSE
 from walrus_operator.objects import Manifest
 from walrus_operator.plan.actions import REFUSED, Gate
 from walrus_operator.plan.patience import MOVING
@@ -62,6 +63,7 @@ def explained(found: Manifest) -> list[str]:
             f"It is paused{f' ({reason})' if reason else ''}: kubectl annotate wc {metadata['name']} {PAUSE}- goes on."
         )
     lines += _planned(status.get("plan", {}))
+    lines += _way_back(found)
     for one in status.get("conditions", ()):
         if one["status"] != _EXPECTED.get(one["type"], "True"):
             lines.append(f"{one['type']} is {one['status']} ({one['reason']}): {one['message']}")
@@ -72,6 +74,16 @@ def explained(found: Manifest) -> list[str]:
             why = f": {row['detail']}" if row.get("detail") else ""
             lines.append(f"Broker {row['pod']} is {row['state']}{why}")
     return lines
+
+
+def _way_back(found: Manifest) -> list[str]:
+    """Whether the brokers may go back to the release before, and how that ends, where a person says when."""
+    level, policy = _status(found).get("level") or {}, found.get("spec", {}).get("updatePolicy") or {}
+    used, known = level.get("used", 0), level.get("knownByAll", 0)
+    if known <= used or policy.get("finalize") != Finalize.MANUAL:
+        return []
+    order = f"kubectl annotate wc {found['metadata']['name']} {FINALIZE}={known}"
+    return [f"The cluster uses level {used} and all brokers know {known}: version can go back until: {order}"]
 
 
 def _planned(plan: Mapping[str, Any]) -> list[str]:

@@ -242,6 +242,8 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         _told_to_founder(names, "WALRUS_WRITE_QUORUM", "writeQuorum"),
         {"name": "WALRUS_BACKEND", "value": inputs.backend},
         {"name": "WALRUS_FSYNC", "value": inputs.fsync},
+        # The operator says when, as it knows what the other brokers are to become.
+        {"name": "WALRUS_FINALIZE", "value": "manual"},
         *listeners.options(inputs.listeners),
     ]
     env += [

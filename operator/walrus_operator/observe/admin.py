@@ -11,6 +11,7 @@ from typing import TypeVar
 from walrus_client import admin, errors
 from walrus_client.admin import AdminClient, Status
 
+from walrus_operator.api.releases import Wire
 from walrus_operator.desired.names import ADMIN_PORT
 from walrus_operator.desired.topics import Wanted
 from walrus_operator.kube.api import WRITE_MAX_S
@@ -19,6 +20,7 @@ from walrus_operator.observe.brokers import (
     ConfigMoved,
     ConfigRefused,
     DepartureRefused,
+    LevelRefused,
     Lost,
     TopicMoved,
     TopicRefused,
@@ -89,6 +91,13 @@ class AdminBrokers:
             await self._change(host, AdminClient.transfer_leadership, secrets, WRITE_MAX_S)
         except errors.RejectedError as refused:
             raise BrokerError(f"{host}: {refused}") from refused
+
+    async def finalize_level(self, host: str, level: int, secrets: bytes | None) -> None:
+        """Let the cluster use commands up to this level."""
+        try:
+            await self._change(host, lambda client: client.finalize_level(level), secrets, WRITE_MAX_S)
+        except errors.RejectedError as refused:
+            raise LevelRefused(str(refused)) from refused
 
     async def start_drain(self, host: str, disk: str, secrets: bytes | None) -> None:
         """Let the broker of this disk hand over what it has."""
@@ -226,7 +235,7 @@ class AdminBrokers:
 
 
 def _broker(told: Status) -> Broker:
-    metadata, storage, replication = told.metadata, told.storage, told.replication
+    metadata, storage, replication, wire = told.metadata, told.storage, told.replication, told.wire_versions
     return Broker(
         cluster_id=told.identity.cluster_id or "",
         node_id=told.identity.node_id or 0,
@@ -248,10 +257,15 @@ def _broker(told: Status) -> Broker:
         bytes_free=storage.bytes_free,
         bytes_total=storage.bytes_total,
         log_level=told.log_level,
-        members=tuple(Member(node.disk, node.name, node.alive, node.state == "draining") for node in told.nodes),
+        members=tuple(
+            Member(node.disk, node.name, node.alive, node.state == "draining", node.level_known) for node in told.nodes
+        ),
         segments_held=told.segments_held,
         bytes_held=told.bytes_held,
         copies_needed=told.copies_needed,
+        level=metadata.level if metadata else 0,
+        level_known=told.level_known,
+        wire=Wire(wire.oldest, wire.newest) if wire else None,
     )
 
 

@@ -32,6 +32,10 @@ class ConfigMoved(Exception):  # noqa: N818 - called by what happened
     """Another one changed the configuration first: look again."""
 
 
+class LevelRefused(Exception):  # noqa: N818 - called by what happened
+    """A member of the cluster does not know the level. Says which."""
+
+
 class DepartureRefused(Exception):  # noqa: N818 - called by what happened
     """The brokers do not let one of them go now. Says why."""
 
@@ -78,6 +82,12 @@ class Brokers(Protocol):
 
     async def transfer_leadership(self, host: str, secrets: bytes | None) -> None:
         """Let another broker lead the metadata; returns once it does. Raises `BrokerError`."""
+
+    async def finalize_level(self, host: str, level: int, secrets: bytes | None) -> None:
+        """Let the cluster use commands up to this level; again changes nothing.
+
+        Raises `LevelRefused`, `BrokerError`.
+        """
 
     async def start_drain(self, host: str, disk: str, secrets: bytes | None) -> None:
         """Let the broker of this disk hand over what it has; again changes nothing.

@@ -52,6 +52,8 @@ class Pod:
     """Whether nobody said yet on which node it comes up, so that it is placed on none."""
     unready_since: datetime | None = None
     """Since when it is not ready: Kubernetes remembers that, whoever looks; None where it is ready, or nobody knows."""
+    image: str = ""
+    """What its broker runs."""
 
     @classmethod
     def parse(cls, manifest: Manifest) -> Pod:
@@ -81,6 +83,7 @@ class Pod:
             advertised=metadata.get("annotations", {}).get(ADVERTISED, ""),
             orders=orders_of(metadata),
             unready_since=_unready_since(ready, metadata.get("creationTimestamp", "")),
+            image=next((str(one.get("image", "")) for one in spec.get("containers", ())), ""),
         )
 
 

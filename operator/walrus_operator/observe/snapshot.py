@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from walrus_operator.api.releases import Wire
 from walrus_operator.desired.departures import Departure, departures_of
 from walrus_operator.desired.disks import Disk, disks_of
 from walrus_operator.desired.names import (
     ADOPT,
     CLUSTER_ID,
     DRAIN,
+    FINALIZE,
     LABEL_CLUSTER,
     LABEL_POOL,
     PAUSE,
@@ -65,6 +67,8 @@ class Cluster:
     """The disk whose broker shall hand over what it has, as someone wrote it; "" where none shall."""
     roll: str = ""
     """The order that all brokers restart; "" where there is none."""
+    finalize: str = ""
+    """The level that the cluster may use, as someone wrote it; "" where nobody did."""
 
     kind: ClassVar[Kind] = CLUSTER
 
@@ -82,6 +86,7 @@ class Cluster:
             replace=metadata.get("annotations", {}).get(REPLACE, "").strip(),
             drain=metadata.get("annotations", {}).get(DRAIN, "").strip(),
             roll=metadata.get("annotations", {}).get(ROLL, "").strip(),
+            finalize=metadata.get("annotations", {}).get(FINALIZE, "").strip(),
             pause_until=metadata.get("annotations", {}).get(PAUSE_UNTIL),
             deleting="deletionTimestamp" in metadata,
             adopt=ADOPT in metadata.get("annotations", {}),
@@ -197,6 +202,8 @@ class Member:
     """Whether the others hear from it."""
     draining: bool = False
     """Whether it hands over what it has, and is given nothing new."""
+    level_known: int = 0
+    """Up to which level its broker knows commands of the metadata; 0 where nobody tells."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +246,12 @@ class Broker:
     """Bytes of the sealed ones among them."""
     copies_needed: int = 0
     """The most copies that any segment of its cluster shall have."""
+    level: int = 0
+    """The level of commands that its cluster uses; 0 where it does not tell."""
+    level_known: int = 0
+    """Up to which level it knows them itself."""
+    wire: Wire | None = None
+    """Which versions of the frames between brokers it speaks; None where it does not tell."""
 
 
 @dataclass(frozen=True)
@@ -383,6 +396,21 @@ class Snapshot:
         """The pod that leads the metadata: the one of the latest term, where an isolated one still believes it does."""
         leading = [(b.term, name, b) for name, b in self.brokers.items() if b is not None and b.role == "Leader"]
         return max(leading)[1:] if leading else None
+
+    def level(self) -> int:
+        """The level of commands that the cluster uses, or used when somebody told of it last; 0: nobody ever did.
+
+        It never goes back, so of several that are told the highest is true.
+        """
+        told = [broker.level for broker in self.brokers.values() if broker is not None]
+        return max([int((self.cluster.status.get("level") or {}).get("used", 0)), *told])
+
+    def level_reachable(self) -> int:
+        """The level that all members know, whether they are there or not; 0 where nobody who leads tells."""
+        leading = self.leader()
+        if leading is None or not leading[1].level:
+            return 0
+        return min((member.level_known for member in leading[1].members), default=0)
 
     def members(self) -> tuple[Member, ...]:
         """Everyone in the cluster, as the metadata leader lists them, or else whoever knows the latest term."""

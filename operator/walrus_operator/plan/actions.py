@@ -175,6 +175,16 @@ class SetConfig:
 
 
 @dataclass(frozen=True)
+class FinalizeLevel:
+    """Let the cluster use what its release brought to the metadata. No broker goes back to the release before then."""
+
+    level: int
+
+    def __str__(self) -> str:
+        return f"Use commands of level {self.level}: brokers that know less do not start any more"
+
+
+@dataclass(frozen=True)
 class SetLogLevel:
     """Let a broker log more or less. It is that broker's own, and lasts until it is started again."""
 
@@ -261,9 +271,12 @@ class RollPod:
     """It is made from the present spec already, and someone asked that it restarts."""
     replaced: bool = False
     """Its disk was given up, and its claim goes: the next pod of its name starts on another one."""
+    tries: str = ""
+    """The image that nobody knows, and that this one runs before all others; "" where they are known to fit."""
 
     def __str__(self) -> str:
         why = "as someone asked" if self.asked else "the spec of its pool changed"
+        why = f"before the others, to try image {self.tries}" if self.tries else why
         why = "its disk was given up" if self.replaced else why
         return f"Restart {self.pod} ({why})"
 
@@ -284,6 +297,7 @@ Action = (
     | SetConfig
     | SetReplication
     | SetLogLevel
+    | FinalizeLevel
     | RestartPod
     | Advertise
     | Place
@@ -323,6 +337,7 @@ class Gate(StrEnum):
     NODE_AWAY = "NodeAway"
     SHRINK_REFUSED = "ShrinkRefused"
     RESIZE_UNSUPPORTED = "ResizeUnsupported"
+    RELEASE_REFUSED = "ReleaseRefused"
 
 
 REFUSED = frozenset(
@@ -332,6 +347,7 @@ REFUSED = frozenset(
         Gate.CONFIG_REFUSED,
         Gate.SHRINK_REFUSED,
         Gate.RESIZE_UNSUPPORTED,
+        Gate.RELEASE_REFUSED,
     }
 )
 """Gates that only another spec opens: the cluster stays as it is. The others open by themselves, or by hand."""

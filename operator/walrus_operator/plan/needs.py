@@ -13,6 +13,7 @@ from walrus_operator.plan.actions import (
     Apply,
     CancelDrain,
     Dismiss,
+    FinalizeLevel,
     Gate,
     GiveUpDisk,
     Grow,
@@ -79,7 +80,7 @@ def held_up(action: Action, refused: Set[Ref], names: Names) -> bool:
     """
     accepted = Ref(CONFIG_MAP.name, names.namespace, names.accepted)
     match action:
-        case SetConfig() | SetReplication() | SetLogLevel():
+        case SetConfig() | SetReplication() | SetLogLevel() | FinalizeLevel():
             return accepted in refused
         case HoldDeletion(held=False):
             return any(ref.kind == CLAIM.name for ref in refused)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from walrus_operator.api.cluster import ClusterSpec, DeletionPolicy
+from walrus_operator.api.releases import RELEASES, Table
 from walrus_operator.desired.build import Facts, PoolFacts, budget, build, image_of
 from walrus_operator.desired.manifest import Owner, sealed
 from walrus_operator.desired.names import REVISION, ROLL
@@ -34,6 +35,7 @@ from walrus_operator.plan.configuration import configure, remembered
 from walrus_operator.plan.deletion import hold_deletion
 from walrus_operator.plan.departing import Next, come_back, depart, gone, left_behind, noted, take_back
 from walrus_operator.plan.draining import hand_over, handing_over
+from walrus_operator.plan.finalizing import finalize
 from walrus_operator.plan.founding import bootstrap, restart_founder, unfounded
 from walrus_operator.plan.holding import held
 from walrus_operator.plan.needs import forbidden, held_up, is_blind, possible
@@ -44,6 +46,7 @@ from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_ta
 from walrus_operator.plan.replacing import replace_lost
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 from walrus_operator.plan.stranded import noted_disks
+from walrus_operator.plan.upgrading import is_tried, misfit, refused_release
 
 
 def plan(
@@ -53,6 +56,7 @@ def plan(
     invalid: tuple[Wait, ...] = (),
     *,
     operator_namespace: str,
+    releases: Table = RELEASES,
 ) -> Plan:
     """What comes next for this cluster. What disrupts or changes the number of brokers are steps: one in each pass.
 
@@ -67,8 +71,10 @@ def plan(
         return Plan(_guard(snapshot), waits=waits, spec=last_accepted(snapshot) or spec)
     if spec is not None:
         pools, refused = plan_pools(spec, image_of(spec, default_image), snapshot)
+        release = refused_release(spec, snapshot, releases)
+        refused = (*refused, *((release,) if release is not None else ()))
         if not refused:
-            return _plan(spec, pools, snapshot, (), operator_namespace, accepted=True)
+            return _plan(spec, pools, snapshot, (), operator_namespace, releases, accepted=True)
     else:
         refused = invalid
     kept = last_accepted(snapshot)
@@ -77,7 +83,7 @@ def plan(
     pools, _ = plan_pools(kept, image_of(kept, default_image), snapshot)
     # Repairs go on; nobody comes, and nobody begins to go.
     pools = {name: _as_it_is(name, pool, snapshot) for name, pool in pools.items() if name in snapshot.sets()}
-    return _plan(kept, pools, snapshot, refused, operator_namespace, accepted=False)
+    return _plan(kept, pools, snapshot, refused, operator_namespace, releases, accepted=False)
 
 
 def _as_it_is(name: str, pool: PoolPlan, snapshot: Snapshot) -> PoolPlan:
@@ -92,6 +98,7 @@ def _plan(
     snapshot: Snapshot,
     refused: tuple[Wait, ...],
     operator_namespace: str,
+    releases: Table,
     *,
     accepted: bool,
 ) -> Plan:
@@ -128,13 +135,14 @@ def _plan(
         *placed,
     )
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
-    steps, waits = _steps(spec, snapshot, pools, facts, revisions)
+    old = tuple(pod.name for pod in outdated(snapshot, revisions))
+    steps, waits = _steps(spec, snapshot, pools, facts, revisions, releases)
     return Plan(
         possible(repairs, theirs.keys(), owner.names),
         tuple(step for step in steps if not held_up(step, theirs.keys(), owner.names)),
-        possible(configure(spec, snapshot), theirs.keys(), owner.names),
+        possible((*configure(spec, snapshot), *finalize(spec, snapshot, old)), theirs.keys(), owner.names),
         waits=(*dict.fromkeys(theirs.values()), *unplaced, *waits, *pending, *refused),
-        outdated=tuple(pod.name for pod in outdated(snapshot, revisions)),
+        outdated=old,
         spec=spec,
     )
 
@@ -148,7 +156,12 @@ def _guard(snapshot: Snapshot) -> tuple[Action, ...]:
 
 
 def _steps(
-    spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts, revisions: Mapping[str, str]
+    spec: ClusterSpec,
+    snapshot: Snapshot,
+    pools: dict[str, PoolPlan],
+    now: Facts,
+    revisions: Mapping[str, str],
+    releases: Table,
 ) -> tuple[tuple[Action, ...], tuple[Wait, ...]]:
     """What can happen to brokers next, the most urgent first, each pool for itself: what one meets stops no other.
 
@@ -158,7 +171,9 @@ def _steps(
     if spec.hibernate:
         return (), _asleep(pools)
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
-    seen = {name: revision for name, revision in revisions.items() if name not in unseen}
+    image = next(pools[pool.name].now.inputs.image for pool in spec.pools if pool.name in pools)
+    alien = misfit(image, snapshot, releases)
+    seen = {name: revision for name, revision in revisions.items() if name not in unseen and alien is None}
     founder = restart_founder(spec, snapshot)
     replacing = replace_lost(now.owner, snapshot, pools, spec.lost_after_or_never)
     told = (*replacing.waits, *come_back(snapshot))
@@ -176,8 +191,9 @@ def _steps(
     newcomer = _not_serving(snapshot, pools, everyone=True)
     noticed = all(_is_noticed(found) for found in snapshot.sets().values())
     grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
-    rolling, hold = roll(snapshot, seen), held(spec, snapshot)
-    waits = [wait for wait in (newcomer, *unseen.values(), hold if rolling else None) if wait is not None]
+    tries = image if is_tried(spec, image, snapshot, releases) else ""
+    rolling, hold = roll(snapshot, seen, tries), held(spec, snapshot)
+    waits = [wait for wait in (alien, newcomer, *unseen.values(), hold if rolling else None) if wait is not None]
     if hold is not None:
         rolling = ()
     emptied = Next()

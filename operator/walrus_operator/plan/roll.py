@@ -28,8 +28,10 @@ def _is_new(pod: Pod, snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
     return pod.revision == revisions.get(pod.pool) and asked.items() <= pod.orders.items()
 
 
-def _roll_pod(pod: Pod, revisions: Mapping[str, str], *, spared: bool, broken: bool = False) -> RollPod:
-    return RollPod(pod.name, pod.uid, spared, broken, asked=pod.revision == revisions.get(pod.pool))
+def _roll_pod(
+    pod: Pod, revisions: Mapping[str, str], *, spared: bool, broken: bool = False, tries: str = ""
+) -> RollPod:
+    return RollPod(pod.name, pod.uid, spared, broken, asked=pod.revision == revisions.get(pod.pool), tries=tries)
 
 
 def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollPod, ...]:
@@ -48,10 +50,11 @@ def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollP
     return tuple(_roll_pod(pod, revisions, spared=spared, broken=True) for pod in candidates)
 
 
-def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]:
+def roll(snapshot: Snapshot, revisions: Mapping[str, str], tries: str) -> tuple[Action, ...]:
     """The next steps of a roll, once all brokers of the cluster serve: a follower of each pool, or the leader.
 
     A broker that goes is left as it is; one that only hands over what it has stays, and restarts like all others.
+    *tries* is the image that the first one tries for the others; "" where none is.
     """
     ordered = snapshot.cluster.drain
     going = {
@@ -63,12 +66,12 @@ def roll(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[Action, ...]
     followers = {pod.pool: pod for pod in reversed(old) if leading is None or pod.name != leading[0]}
     if followers:
         spared = _spared(snapshot)
-        return tuple(_roll_pod(pod, revisions, spared=spared) for _, pod in sorted(followers.items()))
+        return tuple(_roll_pod(pod, revisions, spared=spared, tries=tries) for _, pod in sorted(followers.items()))
     if not old:
         return ()
     if _are_many(snapshot):
         return (TransferLeadership(old[0].name),)
-    return (_roll_pod(old[0], revisions, spared=False),)
+    return (_roll_pod(old[0], revisions, spared=False, tries=tries),)
 
 
 def _is_lost(pod: Pod, snapshot: Snapshot) -> bool:

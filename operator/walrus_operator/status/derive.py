@@ -11,6 +11,7 @@ from walrus_operator.api.status import (
     BrokerRow,
     ClusterStatus,
     ConfigRow,
+    LevelRow,
     MemberRow,
     PlanRow,
     PoolRow,
@@ -59,6 +60,7 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
         term=max((broker.term for broker in known), default=before.get("term")),
         replication=_replication(snapshot),
         under_replicated=max((broker.under_replicated for broker in known), default=before.get("underReplicated")),
+        level=_level(snapshot),
         plan=_plan(plan, done, waits),
         config=_config(snapshot, known),
         pools=_pools(spec, snapshot, rows, plan.outdated),
@@ -117,6 +119,8 @@ def _row(name: str, pool: str, snapshot: Snapshot, before: Mapping[str, Any], wa
             "cached_reason": broker.cached_reason or None,
             "disk_percent": _percent(broker, before.get("diskPercent")),
             "version": broker.version or None,
+            "level_known": broker.level_known or None,
+            "wire_versions": str(broker.wire) if broker.wire is not None else None,
         }
         if broker.backend_asked not in ("auto", broker.backend_in_use) and broker.backend_in_use:
             row["backend_reason"] = broker.backend_reason or f"{broker.backend_asked} was asked for"
@@ -241,6 +245,11 @@ def _config(snapshot: Snapshot, known: Sequence[Broker]) -> ConfigRow | None:
         return None
     version = snapshot.config.version
     return ConfigRow(version=version, applied=sum(broker.config_version >= version for broker in known))
+
+
+def _level(snapshot: Snapshot) -> LevelRow | None:
+    used = snapshot.level()
+    return LevelRow(used=used, known_by_all=snapshot.level_reachable() or None) if used else None
 
 
 def _replication(snapshot: Snapshot) -> ReplicationRow | None:

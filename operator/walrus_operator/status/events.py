@@ -14,6 +14,7 @@ from walrus_operator.plan.actions import (
     CancelDrain,
     Dismiss,
     Done,
+    FinalizeLevel,
     GiveUpDisk,
     Grow,
     HoldDeletion,
@@ -50,6 +51,7 @@ class Reason(StrEnum):
     DISK_GIVEN_UP = "DiskGivenUp"
     SHRUNK = "Shrunk"
     CONFIG_CHANGED = "ConfigChanged"
+    LEVEL_FINALIZED = "LevelFinalized"
     ADVERTISED = "Advertised"
     PLACED = "Placed"
     RESTARTED = "Restarted"
@@ -132,6 +134,8 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.SHRUNK, str(action)))
             case SetConfig() | SetReplication() | SetLogLevel():
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
+            case FinalizeLevel():
+                made.append(Event(Reason.LEVEL_FINALIZED, str(action)))
             case Advertise():
                 made.append(Event(Reason.ADVERTISED, str(action)))
             case Place():
