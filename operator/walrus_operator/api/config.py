@@ -99,6 +99,7 @@ FIELDS: Mapping[str, str] = {
     "monitor-check-ms": "segments.checkInterval",
     "segment-age-min": "config.dynamic, as segments.min_age_ms",
     "log-level": f"config.dynamic, as {LOG_LEVEL}",
+    "finalize": "updatePolicy.finalize",
     "backend": "pools[].backend",
     "fsync": "fsync.mode",
     "replication-factor": "replication.factor",
