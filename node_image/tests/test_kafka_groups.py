@@ -1,6 +1,7 @@
-"""Consumer groups of librdkafka: members that share, leave and come back, and a coordinator that dies."""
+"""Consumer groups of librdkafka: members that share, leave and come back, a coordinator that dies, one that sleeps."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafka_connection import KafkaConnection
 from node_process import NodeProcess
 from text_client import say
 from waiting import wait_until
@@ -19,6 +21,8 @@ from walrus_client import Client
 PATIENCE_S = 60
 PARTITIONS = 4
 RECORDS = 400
+SESSION_MS = 6_000  # the shortest that a member may have
+GENERATIONS = 10  # more than a group of this file has had
 
 Make = Callable[..., NodeProcess]
 
@@ -94,6 +98,7 @@ class Reader:
             assert message.error().retriable() or message.error().code() in (
                 KafkaError._TRANSPORT,
                 KafkaError._ALL_BROKERS_DOWN,
+                KafkaError._TIMED_OUT,
             ), message.error()
             return
         self.values.append(int(message.value()))
@@ -221,9 +226,7 @@ def test_a_group_goes_on_when_the_node_that_coordinates_it_is_killed(nodes: list
     produce(nodes, "t", range(RECORDS))
     run(readers, "all is read", lambda: {*readers[0].values, *readers[1].values} == set(range(RECORDS)))
     run(readers, "all is committed", lambda: commits(readers) == RECORDS)
-    admin = AdminClient({"bootstrap.servers": addresses(nodes)})
-    coordinator = admin.describe_consumer_groups(["g"])["g"].result(PATIENCE_S).coordinator
-    (killed,) = [each for each in nodes if each.ports["kafka"] == coordinator.port]
+    killed = coordinator_of(nodes, "g")
     for reader in readers:
         reader.values.clear()
     killed.kill()
@@ -241,6 +244,81 @@ def test_a_group_goes_on_when_the_node_that_coordinates_it_is_killed(nodes: list
     run([again], "it goes on behind what was committed", lambda: len(again.values) >= PARTITIONS)
     assert sorted(again.values) == list(range(2 * RECORDS, 2 * RECORDS + PARTITIONS))
     again.close()
+
+
+def test_a_coordinator_that_stood_still_takes_no_commit_when_it_goes_on(nodes: list[NodeProcess]) -> None:
+    create(nodes, "t")
+    options = {"session.timeout.ms": SESSION_MS, "socket.timeout.ms": 10_000}
+    readers = [Reader(nodes, "g", "t", **options) for _ in range(2)]
+    run(readers, "both have two", lambda: share(readers))
+    produce(nodes, "t", range(RECORDS))
+    run(readers, "all is read", lambda: {*readers[0].values, *readers[1].values} == set(range(RECORDS)))
+    run(readers, "all is committed", lambda: commits(readers) == RECORDS)
+    sleeper = coordinator_of(nodes, "g")
+    left = [each for each in nodes if each is not sleeper]
+    # A group without members takes a commit from anybody: it is the coordinator alone that must refuse it.
+    names = (f"lone-{number}" for number in range(100))
+    lone = next(name for name in names if coordinator_of(nodes, name) is sleeper)
+    assert commit_alone(nodes, lone, 10)
+    assert sleeper.process is not None
+    sleeper.process.send_signal(signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    late = KafkaConnection(sleeper)  # its requests are there when the node wakes up
+    late.send_commit(lone, "t", 0, 1)
+    for reader in readers:
+        for generation in range(GENERATIONS):  # one of them is that of the members
+            late.send_commit("g", "t", 0, 0, member=reader.consumer.memberid(), generation=generation)
+    late.send_question(lone, "t", 0)
+    wait_until("another one coordinates", lambda: commit_alone(left, lone, 20))
+    produce(left, "t", range(RECORDS, 2 * RECORDS))
+    everything = set(range(2 * RECORDS))
+    run(readers, "the rest is read", lambda: {*readers[0].values, *readers[1].values} == everything)
+    run(readers, "the rest is committed", lambda: commits(readers) == 2 * RECORDS)
+    run(readers, "a session is over", lambda: time.monotonic() - stopped_at > SESSION_MS / 1_000)
+    sleeper.process.send_signal(signal.SIGCONT)
+    codes = {late.commit_code() for _ in range(1 + len(readers) * GENERATIONS)}
+    offset, code = late.told()
+    late.close()
+    assert codes <= {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+    }, codes
+    assert offset == 20 or code != 0, "what was committed while it slept is not missed"
+    for each in nodes:
+        assert [place["offset"] for place in walrus(each, "describe", lone)["positions"]] == [20]
+        positions = walrus(each, "describe", "g")["positions"]
+        assert [place["offset"] for place in positions] == [2 * RECORDS // PARTITIONS] * PARTITIONS
+    for reader in readers:
+        reader.values.clear()
+    produce(nodes, "t", range(2 * RECORDS, 3 * RECORDS))
+    rest = set(range(2 * RECORDS, 3 * RECORDS))
+    run(readers, "what came last is read", lambda: rest <= {*readers[0].values, *readers[1].values})
+    assert {*readers[0].values, *readers[1].values} == rest, "what was committed is not read again"
+    run(readers, "what came last is committed", lambda: commits(readers) == 3 * RECORDS)
+    for reader in readers:
+        reader.close()
+
+
+def coordinator_of(nodes: list[NodeProcess], group: str) -> NodeProcess:
+    admin = AdminClient({"bootstrap.servers": addresses(nodes)})
+    coordinator = admin.describe_consumer_groups([group])[group].result(PATIENCE_S).coordinator
+    (found,) = [each for each in nodes if each.ports["kafka"] == coordinator.port]
+    return found
+
+
+def commit_alone(nodes: list[NodeProcess], group: str, offset: int) -> bool:
+    """Commits as somebody who is no member, if somebody takes it now; says whether."""
+    consumer = Consumer({"bootstrap.servers": addresses(nodes), "group.id": group, "socket.timeout.ms": 10_000})
+    try:
+        consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+    except KafkaException:
+        return False
+    finally:
+        consumer.close()
+    return True
 
 
 def commits(readers: list[Reader]) -> int:
