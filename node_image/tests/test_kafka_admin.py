@@ -72,6 +72,19 @@ def test_topics_are_made_described_altered_grown_and_deleted(admin: AdminClient)
     assert list(admin.list_topics(timeout=PATIENCE_S).topics) == []
 
 
+def test_whoever_says_which_nodes_have_copies_is_told_that_the_cluster_decides(admin: AdminClient) -> None:
+    done(admin.create_topics([NewTopic("t", 1)]))
+    for change in (
+        admin.create_topics([NewTopic("u", 1, replica_assignment=[[1, 2, 3]])]),
+        admin.create_partitions([NewPartitions("t", 2, replica_assignment=[[1, 2, 3]])]),
+    ):
+        with pytest.raises(KafkaException, match="the cluster places copies itself") as refused:
+            done(change)
+        assert refused.value.args[0].code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
+    found = admin.list_topics(timeout=PATIENCE_S).topics
+    assert {name: len(topic.partitions) for name, topic in found.items()} == {"t": 1}
+
+
 def test_records_are_deleted_and_offsets_listed(admin: AdminClient) -> None:
     done(admin.create_topics([NewTopic("t", 1, 3)]))
     brokers = ",".join(f"{each.host}:{each.port}" for each in admin.list_topics(timeout=PATIENCE_S).brokers.values())

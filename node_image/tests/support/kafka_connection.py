@@ -3,17 +3,15 @@
 import socket
 import struct
 
-from node_process import NodeProcess
-
-_OFFSET_COMMIT, _OFFSET_FETCH = (8, 2), (9, 1)  # API and version
+_OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = (8, 2), (9, 1), (10, 0)  # API and version
 _ANSWER_TIMEOUT_S = 60
 
 
 class KafkaConnection:
-    """Requests about the offset of one partition. They wait until the node reads them; answers come in order."""
+    """Requests about a group. They wait until the node reads them; answers come in order."""
 
-    def __init__(self, node: NodeProcess) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", node.ports["kafka"]), timeout=_ANSWER_TIMEOUT_S)
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_TIMEOUT_S)
 
     def send_commit(
         self, group: str, topic: str, partition: int, offset: int, *, member: str = "", generation: int = -1
@@ -36,6 +34,13 @@ class KafkaConnection:
         """The offset and the error of the next answer, which is one to OffsetFetch; the offset has no metadata."""
         offset, _, code = struct.unpack(">qhh", self._receive()[-12:])
         return offset, code
+
+    def coordinator(self, group: str) -> tuple[int, int]:
+        """The port at which clients of this listener are told to find who coordinates a group, and the error."""
+        self._send(_FIND_COORDINATOR, _text(group))
+        answer = self._receive()
+        (code,), (port,) = struct.unpack(">h", answer[4:6]), struct.unpack(">i", answer[-4:])
+        return port, code
 
     def close(self) -> None:
         self._socket.close()

@@ -75,6 +75,22 @@ class NodeProcess:
         self.process.kill()
         self.process.wait()
 
+    def stand_still(self) -> None:
+        """The process does nothing any more until `go_on`: returns once none of its threads runs."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+
+        def stands() -> bool:
+            states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+            return all(state == "T" for state in states)
+
+        wait_until("it stands still", stands)
+
+    def go_on(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         if self.process is None:
             return 0
