@@ -113,7 +113,7 @@ def test_pods_claims_and_members_that_are_away_are_found():
     assert "orders-general-1 is not ready" in found["pods", "failed"]
     assert "data-orders-general-2 is Lost" in found["claims", "failed"]
     assert f"kubectl walrus replace orders {lost}" in found["members", "failed"]
-    assert "held up by PodPending" in found["conditions", "warning"]
+    assert "held up by NodeLost" in found["conditions", "warning"]
     kube.remove(POD.name, "orders-general-0")
     kube.objects.pop(Ref(POD.name, "shop", "orders-general-0"))
     assert "orders-general-0 is not there" in trouble(facts(kube))["pods", "failed"]
