@@ -3,11 +3,12 @@
 I1: the operator takes away one broker at a time: one that serves only while all others of the cluster do, one that
 does not only where nobody misses it; and none past the budget. I4: the number of brokers changes by one, downwards
 only by one that is no member; a member goes only once it is empty; what someone scaled away comes back at once. I5:
-no StatefulSet is deleted that asks for pods, and no claim that ever had a volume, but those of a deleted cluster, or
-of disks that left it, whose spec said so, and of disks that were lost with their nodes: one at a time. I6: what has
-arrived writes nothing. I7: what is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only
-told of. And: one cluster is founded once. What is refused or foreign is never touched. And: the level rises only where
-every member knows it, and no broker that serves is made one of a release that knows less than its cluster uses.
+no StatefulSet is deleted that asks for pods, but one that is noted, leaves its pods and comes back as it was; no claim
+becomes smaller, and none is deleted that ever had a volume, but those of a deleted cluster, or of disks that left it,
+whose spec said so, and of disks that were lost with their nodes: one at a time. I6: what has arrived writes nothing.
+I7: what is unknown is not built upon. I8: a crash changes nothing. I9: a paused cluster is only told of. And: one
+cluster is founded once. What is refused or foreign is never touched. And: the level rises only where every member knows
+it, and no broker that serves is made one of a release that knows less than its cluster uses.
 """
 
 import json
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from simapi import Crash, is_ready
 from simbrokers import FIRST_LEVEL, SimRelease
 from simkube import SimKube
+from simvolumes import EXPANDABLE
 from walrus_operator.api.releases import Release, Wire
 from walrus_operator.desired.statefulset import PodInputs
 from walrus_operator.kube.api import Denied, Refused, Unreachable
@@ -30,6 +32,7 @@ from walrus_operator.observe.machines import Machine, Volume
 CLUSTER = Ref("WalrusCluster", "shop", "orders")
 SET = Ref("StatefulSet", "shop", "orders-general")
 ACCEPTED = Ref("ConfigMap", "shop", "orders-accepted")
+REMADE = Ref("ConfigMap", "shop", "orders-remade")
 SPECS = [
     SMALLEST,
     with_pool(SMALLEST, replicas=1),
@@ -48,6 +51,7 @@ SPECS = [
     changed(SMALLEST, version="sick"),
     with_pool(changed(SMALLEST, version="2.0.0", replication={"factor": 1}), replicas=1),
     with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}),
+    with_pool(changed(SMALLEST, deletionPolicy="Delete", version="2.0.0"), storage={"claim": {"size": "3Gi"}}),
     changed(SMALLEST, hibernate=True),
     changed(SMALLEST, config={"dynamic": {"copies.moves_max": 3, "log.level": "debug"}}),
 ]
@@ -80,6 +84,9 @@ OPERATIONS = st.lists(
             st.sampled_from(NODES),
         ),
         st.tuples(st.just("disks"), st.sampled_from([2, 3, 4, inf])),
+        st.tuples(st.just("quota"), st.sampled_from(["4Gi", "7Gi", None])),
+        st.tuples(st.just("driver"), st.booleans()),
+        st.tuples(st.just("infeasible"), st.sampled_from(PODS)),
         st.tuples(st.just("scale"), st.integers(0, 5)),
         st.tuples(st.just("refuse"), st.tuples(st.sampled_from(REFUSED), st.sampled_from(ERRORS))),
         st.tuples(st.sampled_from(["allow", "orphan"]), st.just(None)),
@@ -128,6 +135,9 @@ class Watched(SimKube):
         assert "spec" not in manifest or manifest["kind"] != CLUSTER.kind
         if manifest["kind"] == STATEFUL_SET.name:
             self._scaled(manifest)
+        if manifest["kind"] == CLAIM.name:
+            claim = self.objects.get(Ref(CLAIM.name, "shop", manifest["metadata"]["name"]))
+            assert claim is None or not of_others(claim)
         return await super().apply(manifest)
 
     def _scaled(self, manifest):
@@ -138,6 +148,9 @@ class Watched(SimKube):
             claim = self.objects.get(Ref("PersistentVolumeClaim", "shop", f"data-{name}-{ordinal}"))
             assert claim is None or not of_others(claim)
         if found is None:
+            noted = self.objects.get(REMADE, {"data": {}})["data"].get(name.removeprefix("orders-"))
+            if noted is not None and "walrus.dev/hibernated" not in noted + str(manifest["metadata"]["annotations"]):
+                assert wanted == json.loads(noted)["spec"]["replicas"]
             return
         had, told = found["spec"]["replicas"], found["metadata"]["annotations"]
         if "walrus.dev/hibernated" in manifest["metadata"]["annotations"]:
@@ -152,11 +165,14 @@ class Watched(SimKube):
             assert wanted == had + 1
             self._everyone_serves()
 
-    async def delete(self, ref, uid):
+    async def delete(self, ref, uid, *, orphan=False):
         assert not self.paused
         assert ref.kind in ("ConfigMap", "Service", "StatefulSet", "PersistentVolumeClaim")
-        if ref.kind == "StatefulSet" and ref in self.objects:
+        if ref.kind == "StatefulSet" and ref in self.objects and not orphan:
             assert self.objects[ref]["spec"]["replicas"] == 0
+        if orphan:
+            assert ref.kind == "StatefulSet"
+            assert ref.name.removeprefix("orders-") in self.objects[REMADE]["data"]
         if ref.kind == "PersistentVolumeClaim" and ref in self.objects:
             cluster = self.objects[CLUSTER]
             goes = "deletionTimestamp" in cluster["metadata"] and cluster["spec"]["deletionPolicy"] == "Delete"
@@ -165,7 +181,7 @@ class Watched(SimKube):
             lost = has_left(self, ref) and self.disks[ref.namespace, "claim", ref.name[5:]]["disk"] in self.given_up
             assert goes or left or lost or "volumeName" not in self.objects[ref]["spec"]
             assert self.objects[ref]["metadata"]["labels"]["walrus.dev/cluster"] == "orders"
-        await super().delete(ref, uid)
+        await super().delete(ref, uid, orphan=orphan)
 
     def remove_lost(self, disk):
         """Its node is gone, and everyone else serves: a second one is never given up before the first is replaced."""
@@ -229,10 +245,11 @@ class Watched(SimKube):
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(st.booleans(), OPERATIONS)
-def test_the_invariants_hold_and_it_heals(volumes_move, operations):
+@given(st.booleans(), st.booleans(), OPERATIONS)
+def test_the_invariants_hold_and_it_heals(volumes_move, volumes_grow, operations):
     kube = Watched()
     kube.nodes.volumes_move = volumes_move
+    kube.volumes.default = EXPANDABLE if volumes_grow else kube.volumes.default
     spec = SMALLEST
     put(kube, spec)
     for what, value in operations:
@@ -269,6 +286,12 @@ def test_the_invariants_hold_and_it_heals(volumes_move, operations):
                 getattr(kube.nodes, what)(value)
             case "crowd":
                 kube.nodes.limit_pods(value, 1)
+            case "quota":
+                kube.volumes.quota = value
+            case "driver":
+                kube.volumes.is_away = value
+            case "infeasible":
+                kube.volumes.infeasible.add(f"data-{value}")
             case "disks":
                 kube.nodes.limit_disks(value)
             case "newer":
@@ -395,6 +418,7 @@ def heal(kube):
     kube.down.clear()
     kube.stuck -= {*PODS}
     kube.nodes.heal()
+    kube.volumes.heal()
     kube.unready.clear()
     kube.refused.clear()
     kube.crash_at = None

@@ -159,8 +159,8 @@ def test_growth_waits_for_a_broker_that_does_not_answer():
 @pytest.mark.parametrize(
     ("other", "gate"),
     [
-        (with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}), "ResizeUnsupported"),
-        (with_pool(SMALLEST, storage={"claim": {"size": "1Gi", "storageClassName": "fast"}}), "ResizeUnsupported"),
+        (with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}), "ResizeRefused"),
+        (with_pool(SMALLEST, storage={"claim": {"size": "1Gi", "storageClassName": "fast"}}), "ResizeRefused"),
     ],
 )
 def test_what_is_not_done_yet_is_refused_and_not_begun(other, gate):
@@ -466,6 +466,11 @@ def test_the_verbs_used_are_the_verbs_granted():
     converge(small)
     small.remove("WalrusCluster", "orders")
     converge(small)
+    expandable = SimKube()
+    for size in ("1Gi", "2Gi"):
+        claim = {"size": size, "storageClassName": "expandable"}
+        expandable.put("orders", with_pool(SMALLEST, storage={"claim": claim}))
+        converge(expandable)
     kube.put_topic("billing", {"cluster": "orders", "deletionPolicy": "Delete"})
     settle_topics(kube)
     asyncio.run(compare_definition(kube, Metrics()))
@@ -473,7 +478,8 @@ def test_the_verbs_used_are_the_verbs_granted():
     lost.nodes.forget("node-1")
     converge(lost)
     folders = started(with_pool(SMALLEST, storage={"hostPath": {"path": "/var/lib/walrus-hosts"}}, allowHostPath=True))
-    used = set(kube.calls) | set(small.calls) | set(lost.calls) | set(folders.calls)
+    used = set(kube.calls) | set(small.calls) | set(lost.calls)
+    used |= set(folders.calls) | set(expandable.calls)
     plural = {
         "WalrusCluster/status": "walrusclusters/status",
         "WalrusTopic/status": "walrustopics/status",

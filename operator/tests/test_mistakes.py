@@ -9,13 +9,24 @@ from walrus_operator.act import executor
 from walrus_operator.act.departing import Departing
 from walrus_operator.act.executor import Executor
 from walrus_operator.act.lost import LostVolumes
-from walrus_operator.desired import placing, statefulset
+from walrus_operator.desired import build, placing, statefulset
 from walrus_operator.desired.names import FINALIZER, ROLL
 from walrus_operator.kube.api import KubeError
 from walrus_operator.objects import CLAIM, POD, Ref
+from walrus_operator.observe import observer
 from walrus_operator.observe.machines import Volume
 from walrus_operator.observe.snapshot import Snapshot
-from walrus_operator.plan import deletion, departing, draining, finalizing, planner, pools, replacing, stranded
+from walrus_operator.plan import (
+    deletion,
+    departing,
+    draining,
+    finalizing,
+    planner,
+    pools,
+    replacing,
+    resizing,
+    stranded,
+)
 from walrus_operator.plan.actions import FinalizeLevel, RemoveClaim
 from walrus_operator.plan.departing import Next
 from walrus_operator.runtime import lease
@@ -85,6 +96,35 @@ def _claims_of_all(snapshot, pools):
     ]
 
 
+async def _remake_with_pods(self, action):
+    await self._apply(action.noted)
+    await self._kube.delete(action.ref, action.uid)
+
+
+async def _remake_unnoted(self, action):
+    await self._kube.delete(action.ref, action.uid, orphan=True)
+
+
+def _claims_follow_their_set(monkeypatch):
+    """As Kubernetes does where a StatefulSet says so."""
+    made = build.stateful_set
+
+    def stateful_set(*arguments):
+        wanted = made(*arguments)
+        wanted["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] = "Delete"
+        return wanted
+
+    monkeypatch.setattr(build, "stateful_set", stateful_set)
+
+
+async def _nothing_stays_small(*_):
+    return {}
+
+
+def _enlarge_once_all_serve(owner, snapshot, pools):
+    return resizing.enlarge(owner, snapshot, pools) if all(pod.ready for pod in snapshot.pods.values()) else Next()
+
+
 async def _unasked(*_):
     pass
 
@@ -139,6 +179,31 @@ MISTAKES = [
         "an image that the others do not understand gets them all",
         instead(planner, "misfit", lambda *_: None),
         "test_upgrading.test_an_image_that_the_others_do_not_understand_gets_no_second_broker_and_goes_back",
+    ),
+    Mistake(
+        "a StatefulSet is made anew without its pods",
+        instead(Executor, "_remake", _remake_with_pods),
+        "test_resizing.test_claims_grow_and_no_pod_restarts",
+    ),
+    Mistake(
+        "claims go with the StatefulSet that is made anew",
+        both(instead(Executor, "_remake", _remake_with_pods), _claims_follow_their_set),
+        "test_resizing.test_every_claim_is_grown_whatever_the_deletion_policy_says",
+    ),
+    Mistake(
+        "a StatefulSet that is made anew is forgotten meanwhile",
+        instead(Executor, "_remake", _remake_unnoted),
+        "test_resizing.test_what_only_the_set_knew_is_there_again",
+    ),
+    Mistake(
+        "nobody asks whether claims can grow before the first one is told",
+        instead(observer, "stay_small", _nothing_stays_small),
+        "test_resizing.test_a_class_that_cannot_is_refused_and_nothing_is_begun",
+    ),
+    Mistake(
+        "growth waits for brokers that do not serve",
+        instead(planner, "enlarge", _enlarge_once_all_serve),
+        "test_resizing.test_a_full_broker_that_does_not_serve_holds_up_no_claim",
     ),
     Mistake(
         "a pod goes before its disk has left the cluster",

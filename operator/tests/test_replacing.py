@@ -17,12 +17,12 @@ class Watched(SimKube):
 
     named = ""
 
-    async def delete(self, ref, uid):
+    async def delete(self, ref, uid, *, orphan=False):
         if ref.kind == CLAIM.name and ref in self.objects:
             disk = self.disks["shop", "claim", ref.name.removeprefix("data-")]["disk"]
             assert disk == self.named
             assert disk not in self.members["cluster-1"]
-        await super().delete(ref, uid)
+        await super().delete(ref, uid, orphan=orphan)
 
 
 def started(replicas=3):

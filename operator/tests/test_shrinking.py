@@ -28,13 +28,13 @@ class Watched(SimKube):
                 assert not self.is_member(f"{found['metadata']['name']}-{ordinal}")
         return await super().apply(manifest)
 
-    async def delete(self, ref, uid):
+    async def delete(self, ref, uid, *, orphan=False):
         ends = "deletionTimestamp" in self.objects[Ref(CLUSTER.name, "shop", "orders")]["metadata"]
         if ref.kind == CLAIM.name and ref in self.objects and not ends:
             assert not self.is_member(ref.name.removeprefix("data-"))
         if ref.kind == STATEFUL_SET.name:
             assert self.objects[ref]["spec"]["replicas"] == 0
-        await super().delete(ref, uid)
+        await super().delete(ref, uid, orphan=orphan)
 
     def is_member(self, pod):
         disk = self.disks.get(("shop", "claim", pod), {"disk": ""})["disk"]

@@ -21,7 +21,7 @@ RULES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "secrets", ("create", "get")),
     ("", "pods", ("get", "list", "patch", "update")),
     ("", "pods/eviction", ("create",)),
-    ("", "persistentvolumeclaims", ("delete", "get", "list")),
+    ("", "persistentvolumeclaims", ("delete", "get", "list", "patch")),
     ("", "events", ("create",)),
 )
 """In the namespaces that are watched."""

@@ -26,7 +26,7 @@ def test_a_refused_spec_changes_nothing_and_a_refused_size_goes_back(orders: Clu
     larger = pool | {"storage": {"claim": {"size": "20Gi"}}}
     orders.kubectl.patch("wc", "orders", {"spec": {"pools": [larger], "replication": {"factor": 2}}})
     orders.wait_for(
-        "SpecAccepted is false", lambda _: orders.condition("SpecAccepted").get("reason") == "ResizeUnsupported"
+        "SpecAccepted is false", lambda _: orders.condition("SpecAccepted").get("reason") == "ResizeRefused"
     )
     status = orders.resource()["status"]
     assert status["replication"]["factor"] == 3

@@ -149,8 +149,9 @@ class SimApi:
 
     async def apply(self, manifest):
         ref = ref_of(manifest)
-        verbs = ("patch",) if ref in self.objects else ("patch", "create")
+        verbs = ("patch",) if ref in self.objects or "uid" in manifest["metadata"] else ("patch", "create")
         owners = self._owners(ref, manifest)
+        self._admit(ref, manifest)
         with self._write(verbs, ref.kind, ref):
             found = self.objects.get(ref)
             if manifest["metadata"].get("uid", uid_of(found or {"metadata": {}})) != uid_of(found or manifest):
@@ -180,6 +181,25 @@ class SimApi:
             self._end_deletion(ref)
             return made
 
+    async def try_apply(self, manifest):
+        self.calls["patch", manifest["kind"]] += 1
+        ref = ref_of(manifest)
+        if ref in self.refused:
+            raise self.refused[ref]
+        if uid_of(self.objects.get(ref, manifest)) != manifest["metadata"]["uid"] or ref not in self.objects:
+            raise Conflict(str(ref))
+        self._admit(ref, manifest)
+
+    def _admit(self, ref, manifest):
+        found = self.objects.get(ref)
+        if found is not None:
+            wanted = deepcopy(found)
+            _merge(wanted, deepcopy(manifest))
+            self.admit(found, wanted)
+
+    def admit(self, before, after):
+        """Raises what admission and validation say to a change of an object."""
+
     async def apply_status(self, manifest):
         ref = ref_of(manifest)
         with self._write("patch", f"{ref.kind}/status"):
@@ -193,13 +213,15 @@ class SimApi:
                 self._touch(ref)
             return deepcopy(found)
 
-    async def delete(self, ref, uid):
+    async def delete(self, ref, uid, *, orphan=False):
         with self._write("delete", ref.kind, ref):
             found = self.objects.get(ref)
             if found is None:
                 return
             if uid_of(found) != uid:
                 raise Conflict(str(ref))
+            if orphan:
+                found["metadata"].setdefault("finalizers", []).append("orphan")
             self._delete(ref)
 
     async def evict(self, ref, uid):

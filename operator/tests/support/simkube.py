@@ -17,7 +17,9 @@ from simapi import SimApi, deepcopy
 from simbrokers import SimBrokers, SimRelease
 from simnodes import SELECTED, SimNodes
 from simtopics import SimTopics
+from simvolumes import SimVolumes
 from walrus_operator.api.releases import RELEASES
+from walrus_operator.kube.api import Refused
 from walrus_operator.objects import CLAIM, NODE, POD, SECRET, SERVICE, STATEFUL_SET, VOLUME, Ref, uid_of
 from walrus_operator.observe.snapshot import Replication
 
@@ -53,6 +55,7 @@ class SimKube(SimApi):
         self.known = {}  # identity of a disk -> level that the broker knows which registered with it last
         self.used = {}  # cluster id -> level of commands in use
         self.members = {}  # cluster id -> {identity of a disk: name of its broker}; who is in once, stays
+        self.volumes = SimVolumes(self)
         self._clusters = count(1)
         self._disks = count()
 
@@ -74,6 +77,7 @@ class SimKube(SimApi):
             self._pod(ref)
         for ref in [ref for ref in self.objects if ref.kind == POD.name]:
             self._end_pod(ref)
+        self.volumes.step()
         self.draining = {disk: max(left - 1, 0) for disk, left in self.draining.items()}
         for ref in list(self.objects):
             self._end_deletion(ref)
@@ -100,6 +104,15 @@ class SimKube(SimApi):
     def identity(self, ref):
         """What is on the broker's disk."""
         return self.disks[self._disk(ref)]
+
+    def admit(self, before, after):
+        """Kubernetes changes no template of claims, and volumes only where their class and the quota allow it."""
+        if after["kind"] == STATEFUL_SET.name and "spec" in before:
+            templates = [found["spec"].get("volumeClaimTemplates") for found in (before, after)]
+            if templates[0] != templates[1]:
+                raise Refused("spec: Forbidden: updates to statefulset spec for other fields than 'replicas'")
+        if after["kind"] == CLAIM.name:
+            self.volumes.admit(before, after)
 
     async def get(self, ref):
         if ref.kind not in (NODE.name, VOLUME.name):
@@ -258,7 +271,7 @@ class SimKube(SimApi):
         if claim is not None and claim["status"]["phase"] == "Pending":
             claim["metadata"].setdefault("annotations", {})[SELECTED] = self.objects[ref]["spec"]["nodeName"]
             claim["spec"]["volumeName"] = f"volume-of-{ref.name}"
-            claim["status"] = {"phase": "Bound"}
+            claim["status"] = {"phase": "Bound", "capacity": deepcopy(claim["spec"]["resources"]["requests"])}
 
     def _start(self, ref):
         """The containers start, with what the cluster's founder is told at this moment."""

@@ -72,8 +72,8 @@ def in_thread(call):
     """A call that is under way comes to its end, whoever waits for it."""
 
     @wraps(call)
-    async def begin(client, *arguments):
-        task = asyncio.ensure_future(call(client, *arguments))
+    async def begin(client, *arguments, **named):
+        task = asyncio.ensure_future(call(client, *arguments, **named))
         client.under_way.add(task)
         task.add_done_callback(client.under_way.discard)
         return await asyncio.shield(task)
@@ -151,15 +151,20 @@ class SimClient:
             return deepcopy(self.kube.objects[ref_of(manifest)])
 
     @in_thread
+    async def try_apply(self, manifest):
+        async with self._call("patch", manifest["kind"], manifest["metadata"]["namespace"]):
+            await self.kube.try_apply(manifest)
+
+    @in_thread
     async def apply_status(self, manifest):
         async with self._call("patch", f"{manifest['kind']}/status", manifest["metadata"]["namespace"]):
             known = {name: value for name, value in manifest["status"].items() if name not in self.server.pruned}
             return await self.kube.apply_status({**manifest, "status": known})
 
     @in_thread
-    async def delete(self, ref, uid):
+    async def delete(self, ref, uid, *, orphan=False):
         async with self._call("delete", ref.kind, ref.namespace):
-            await self.kube.delete(ref, uid)
+            await self.kube.delete(ref, uid, orphan=orphan)
 
     @in_thread
     async def evict(self, ref, uid):

@@ -13,6 +13,7 @@ from walrus_operator.act.departing import Departing
 from walrus_operator.act.lost import LostVolumes
 from walrus_operator.act.stopped import Stopped
 from walrus_operator.api.cluster import API_VERSION, KIND
+from walrus_operator.desired.claims import sized_claim
 from walrus_operator.desired.names import ADVERTISED, FINALIZER, LABEL_CLUSTER, LABEL_POOL
 from walrus_operator.desired.placing import is_held, placed
 from walrus_operator.desired.secret import SECRET_BYTES, shared_secret
@@ -26,8 +27,9 @@ from walrus_operator.observe.brokers import (
     LevelRefused,
     look_all,
 )
+from walrus_operator.observe.claims import is_labelled
 from walrus_operator.observe.pods import Pod
-from walrus_operator.observe.snapshot import Cluster, Snapshot, is_labelled
+from walrus_operator.observe.snapshot import Cluster, Snapshot
 from walrus_operator.plan.actions import (
     Action,
     Advertise,
@@ -35,6 +37,7 @@ from walrus_operator.plan.actions import (
     CancelDrain,
     Dismiss,
     Done,
+    EnlargeClaim,
     FinalizeLevel,
     Gate,
     GiveUpDisk,
@@ -44,6 +47,7 @@ from walrus_operator.plan.actions import (
     Place,
     Plan,
     Prune,
+    RemakeSet,
     RemoveClaim,
     RemoveMember,
     RestartPod,
@@ -170,6 +174,10 @@ class Executor:
             case Shrink():
                 await self._departing.check_out(action.disk, snapshot)
                 await self._apply(action.manifest)
+            case EnlargeClaim():
+                await self._enlarge(action)
+            case RemakeSet():
+                await self._remake(action)
             case RemoveClaim():
                 await self._remove_claim(action)
             case HoldDeletion():
@@ -226,9 +234,9 @@ class Executor:
         """
         if manifest["kind"] != STATEFUL_SET.name or not manifest["spec"].get("volumeClaimTemplates"):
             return
-        found = snapshot.objects.get(ref_of(manifest))
-        had = int(found["spec"].get("replicas", 0)) if found is not None else 0
         pool = manifest["metadata"]["labels"][LABEL_POOL]
+        found = snapshot.sets().get(pool)
+        had = int(found["spec"].get("replicas", 0)) if found is not None else 0
         names = snapshot.cluster.names
         for ordinal in range(had, manifest["spec"]["replicas"]):
             ref = Ref(CLAIM.name, names.namespace, names.claim(names.pod(pool, ordinal)))
@@ -268,6 +276,21 @@ class Executor:
             if any(member.name == action.pod for member in told.members):
                 raise Stopped(Wait(Gate.UNKNOWN_BROKER, f"{action.pod} has just joined: it is looked at again"))
         await self._apply(action.manifest)
+
+    async def _enlarge(self, action: EnlargeClaim) -> None:
+        try:
+            await self._kube.apply(sized_claim(action.ref, action.uid, action.size))
+        except (Denied, Refused) as error:
+            back = f"set size back to {action.had}, what it has, or let it grow"
+            raise Stopped(Wait(Gate.RESIZE_FAILED, f"{action}: {error}; {back}")) from error
+
+    async def _remake(self, action: RemakeSet) -> None:
+        """What is noted is what was looked at: the StatefulSet is asked for once more."""
+        found = await self._kube.get(action.ref)
+        if found is None or uid_of(found) != action.uid:
+            raise Stopped(Wait(Gate.CHANGED_MEANWHILE, f"{action.ref} is another one since, and is looked at again"))
+        await self._apply(action.noted)
+        await self._kube.delete(action.ref, action.uid, orphan=True)
 
     async def _remove_claim(self, action: RemoveClaim) -> None:
         found = await self._kube.get(action.ref)

@@ -52,7 +52,7 @@ class Claim(Model):
     )
 
     size: VolumeSize
-    """Size of each broker's volume."""
+    """Size of each broker's volume. It may grow while brokers serve, where the storage class can expand volumes."""
     storage_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Storage class of the volumes; without it the cluster's default class."""
 
@@ -70,7 +70,7 @@ class Local(Model):
     )
 
     size: VolumeSize
-    """Least size of each broker's disk."""
+    """Least size of each broker's disk. It may grow where the storage class can expand volumes."""
     storage_class_name: Annotated[str, Field(min_length=1, max_length=253)]
     """Storage class of local volumes, with `volumeBindingMode: WaitForFirstConsumer`."""
 
@@ -133,6 +133,12 @@ class Storage(Model):
     """A disk of the machine itself, through a storage class of local persistent volumes."""
     host_path: HostPath | None = None
     """A folder of the node. Needs `allowHostPath`, and a namespace whose pod security allows it."""
+
+    @property
+    def size(self) -> str | None:
+        """The size of each broker's volume; None for folders of nodes."""
+        volume = self.claim or self.local
+        return volume.size if volume is not None else None
 
 
 class Pool(Model):

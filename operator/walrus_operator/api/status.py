@@ -60,6 +60,11 @@ class BrokerRow(Model):
     """Why its synced writes are cached."""
     disk_percent: int | None = None
     """How full its disk is, in steps of five."""
+    claim_size: Annotated[str, Field(max_length=32)] | None = None
+    """What its claim has of what it asks for."""
+    claim_state: Literal["Pending", "Bound", "Growing", "FileSystemGrowing", "Refused", "Lost"] | None = None
+    """How its claim is. `FileSystemGrowing`: the volume is large enough, its file system not yet. `Refused`: its
+    volume's driver does not make it as large as it asks for."""
     drain_percent: int | None = None
     """Where it goes: how much of what it stored it has handed over."""
     version: str | None = None

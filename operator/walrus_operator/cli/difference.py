@@ -1,4 +1,5 @@
-"""What the operator would do with another spec: its own planner, over what there is. Nothing is written.
+"""What the operator would do with another spec: its own planner, over what there is. Nothing is written: whether claims
+can grow is asked by a dry run.
 
 Brokers are asked by port-forward, as whether the disks that stay have room is in no status. Of one that cannot be asked
 the status tells, so a step that depends on it may be held up in the end. The Secret that brokers share is not read: it
@@ -25,6 +26,7 @@ from walrus_operator.desired.network import operator_namespace_of
 from walrus_operator.kube.api import Missing
 from walrus_operator.objects import CLUSTER, NETWORK_POLICY, POD, STATEFUL_SET, Key, Manifest, Ref
 from walrus_operator.observe.brokers import BrokerError
+from walrus_operator.observe.growth import stay_small
 from walrus_operator.observe.observer import Observer
 from walrus_operator.observe.snapshot import Broker, Cluster, Config, Drain, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Plan
@@ -127,7 +129,11 @@ async def look(kube: UserApi, namespace: str, wanted: Manifest) -> Seen:
     seen = await Observer(kube, brokers, now).look(Key(namespace, name))  # type: ignore[arg-type] # it only reads
     if seen is None:
         raise Missing(f"{CLUSTER.name} {name} was deleted meanwhile")
-    return Seen(seen, reached.troubles)
+    try:
+        spec = parse_spec(dict(wanted.get("spec") or {}))
+    except ValidationError:
+        return Seen(seen, reached.troubles)
+    return Seen(replace(seen, stays_small=await stay_small(kube, seen, spec)), reached.troubles)
 
 
 def difference(look: Seen, wanted: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from walrus_operator.api.cluster import ClusterSpec
-from walrus_operator.desired.config import accepted_map, bootstrap_map, config_map, departures_map, disks_map
+from walrus_operator.desired.config import (
+    accepted_map,
+    bootstrap_map,
+    config_map,
+    departures_map,
+    disks_map,
+    remade_map,
+)
 from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.disks import Disk
 from walrus_operator.desired.manifest import Owner, object_of, sealed
@@ -27,6 +34,8 @@ class PoolFacts:
     """Brokers that the operator asks for; not more than there are, which someone may have made more."""
     former: Former | None = None
     """Its pods, where a newer operator has made them from more than is known here."""
+    size: str | None = None
+    """Size of the claims that its StatefulSet makes, where they grew since its pods were made."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,8 @@ class Facts:
     """The order to restart that pods are made after; "" where there is none."""
     disks: Mapping[str, Disk] = field(default_factory=dict)
     """The disks of brokers, by pod."""
+    remade: Mapping[str, Manifest] = field(default_factory=dict)
+    """StatefulSets that are made anew and are not there, as they were, by pool."""
 
 
 def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
@@ -78,6 +89,8 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
         made.append(departures_map(owner, facts.departures))
     if facts.disks:
         made.append(disks_map(owner, facts.disks))
+    if facts.remade:
+        made.append(remade_map(owner, facts.remade))
     made += [_account(owner), config_map(owner, spec.config.log_level)]
     if facts.bootstrap is not None:
         founder = facts.bootstrap
@@ -90,7 +103,8 @@ def build(spec: ClusterSpec, facts: Facts) -> list[Manifest]:
 
 
 def _stateful_set(owner: Owner, name: str, pool: PoolFacts, facts: Facts) -> Manifest:
-    made = stateful_set(owner, name, pool.inputs, 0 if facts.hibernates else pool.replicas, pool.former)
+    replicas = 0 if facts.hibernates else pool.replicas
+    made = stateful_set(owner, name, pool.inputs, replicas, pool.former, pool.size)
     made["metadata"]["annotations"][REPLICAS] = str(pool.asked)
     if facts.hibernates:
         made["metadata"]["annotations"][HIBERNATED] = str(pool.replicas)

@@ -10,6 +10,7 @@ from walrus_operator.desired import names as n
 from walrus_operator.desired.departures import Departure
 from walrus_operator.desired.disks import Disk
 from walrus_operator.desired.manifest import Owner, object_of
+from walrus_operator.desired.remade import noted
 from walrus_operator.objects import CONFIG_MAP, Manifest
 
 
@@ -67,6 +68,11 @@ def disks_map(owner: Owner, disks: Mapping[str, Disk]) -> Manifest:
     """Keeps which disk each broker is on: by pod, with the claim that bears it."""
     data = {pod: disk.text() for pod, disk in sorted(disks.items())}
     return object_of(owner, CONFIG_MAP, owner.names.disks, data=data)
+
+
+def remade_map(owner: Owner, sets: Mapping[str, Manifest]) -> Manifest:
+    """Keeps the StatefulSets that are made anew, as they were, by pool."""
+    return object_of(owner, CONFIG_MAP, owner.names.remade, data={pool: noted(sets[pool]) for pool in sorted(sets)})
 
 
 def entries(spec: ClusterSpec) -> dict[str, int]:

@@ -117,6 +117,11 @@ class Names:
         return f"{self.cluster}-disks"
 
     @property
+    def remade(self) -> str:
+        """The ConfigMap with the StatefulSets that are made anew, while they are not there."""
+        return f"{self.cluster}-remade"
+
+    @property
     def secret(self) -> str:
         """The Secret that the brokers share."""
         return f"{self.cluster}-shared-secret"

@@ -137,10 +137,12 @@ def stateful_set(
     inputs: PodInputs,
     replicas: int,
     former: Former | None = None,
+    size: str | None = None,
 ) -> Manifest:
     """The StatefulSet of a pool. A pod is replaced only when someone deletes it (`OnDelete`); all start together.
 
-    `former` is there where a newer operator has made it, from more than is known here; that stays as it is.
+    `former` is there where a newer operator has made it, from more than is known here; that stays as it is. `size` is
+    that of claims which grew since their pods were made: the inputs keep the one of before, so that no pod restarts.
     """
     storage = Storage.model_validate(inputs.storage)
     made = object_of(
@@ -157,7 +159,7 @@ def stateful_set(
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "selector": {"matchLabels": owner.names.selector(pool)},
             "template": _template(owner, pool, inputs, former),
-            **_claims(owner, pool, storage),
+            **_claims(owner, pool, storage, size),
         },
     )
     made["metadata"]["annotations"] = {n.RENDERED_FROM: inputs.text()}
@@ -340,14 +342,14 @@ def _owner_of_folder(inputs: PodInputs) -> Manifest:
     }
 
 
-def _claims(owner: Owner, pool: str, storage: Storage) -> Manifest:
+def _claims(owner: Owner, pool: str, storage: Storage, size: str | None) -> Manifest:
     volume = storage.claim or storage.local
     if volume is None:
         return {}
     spec: Manifest = {
         "accessModes": ["ReadWriteOnce"],
         "volumeMode": "Filesystem",
-        "resources": {"requests": {"storage": volume.size}},
+        "resources": {"requests": {"storage": size or volume.size}},
     }
     if volume.storage_class_name is not None:
         spec["storageClassName"] = volume.storage_class_name

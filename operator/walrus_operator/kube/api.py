@@ -63,11 +63,17 @@ class KubeApi(Protocol):
     async def apply(self, manifest: Manifest) -> Manifest:
         """Server-side apply: the fields of the manifest become ours and are as it says; others stay."""
 
+    async def try_apply(self, manifest: Manifest) -> None:
+        """Raises what `apply` would; changes nothing (`dryRun`)."""
+
     async def apply_status(self, manifest: Manifest) -> Manifest:
         """Server-side apply of the status alone."""
 
-    async def delete(self, ref: Ref, uid: str) -> None:
-        """Delete the object if it is still this one; that it is gone already is fine."""
+    async def delete(self, ref: Ref, uid: str, *, orphan: bool = False) -> None:
+        """Delete the object if it is still this one; that it is gone already is fine.
+
+        With *orphan* what belongs to it stays and has no owner then; the object itself is still there for a moment.
+        """
 
     async def evict(self, ref: Ref, uid: str) -> None:
         """Delete the pod if it is still this one and its budget allows it; that it is gone already is fine.

@@ -156,6 +156,13 @@ class OfficialApi:
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """Server-side apply, with force: what the operator wants, it owns."""
+        return await self._apply(manifest)
+
+    async def try_apply(self, manifest: Manifest) -> None:
+        """Server-side apply as a dry run: admission is asked, and nothing is stored."""
+        await self._apply(manifest, dry_run="All")
+
+    async def _apply(self, manifest: Manifest, **params: Any) -> Manifest:
         ref = ref_of(manifest)
         return await self._call(
             "patch",
@@ -169,6 +176,7 @@ class OfficialApi:
                 content_type=_APPLY,
                 field_manager=FIELD_MANAGER,
                 force_conflicts=True,
+                **params,
             ),
         )
 
@@ -191,9 +199,11 @@ class OfficialApi:
             ),
         )
 
-    async def delete(self, ref: Ref, uid: str) -> None:
+    async def delete(self, ref: Ref, uid: str, *, orphan: bool = False) -> None:
         """Delete exactly this object."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        body: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        if orphan:
+            body["propagationPolicy"] = "Orphan"
         with suppress(Missing):
             await self._call(
                 "delete", ref.kind, lambda: self._ask("delete", ref.kind, ref.namespace, ref.name, body=body)

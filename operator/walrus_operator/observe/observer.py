@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
+from pydantic import ValidationError
+
+from walrus_operator.api.cluster import parse_spec
 from walrus_operator.clock import Now
 from walrus_operator.desired.names import LABEL_CLUSTER
 from walrus_operator.kube.api import Denied, KubeApi
@@ -29,16 +33,18 @@ from walrus_operator.objects import (
     uid_of,
 )
 from walrus_operator.observe.brokers import BrokerError, Brokers, look_all
+from walrus_operator.observe.claims import Claim
+from walrus_operator.observe.growth import stay_small
 from walrus_operator.observe.machines import Machine, Volume
 from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import (
     Broker,
-    Claim,
     Cluster,
     Config,
     Drain,
     SharedSecret,
     Snapshot,
+    StaysSmall,
     addresses_of,
     arranged,
 )
@@ -67,12 +73,13 @@ class Observer:
         children, pods, claims = await asyncio.gather(
             self._children(key, unseen), self._list(POD, key, unseen), self._list_claims(cluster, unseen)
         )
-        made = _made_by(pods, children, cluster)
+        objects = arranged(children)
+        made = _made_by(pods, Snapshot(cluster, objects))
         hosts = {pod.name: pod.ip for pod in made if pod.ip is not None and pod.running and not pod.deleting}
         brokers = await look_all(self._brokers, hosts)
         seen = Snapshot(
             cluster=cluster,
-            objects=arranged(children),
+            objects=objects,
             pods={pod.name: pod for pod in made},
             claims=claims,
             brokers=brokers,
@@ -82,7 +89,8 @@ class Observer:
             at=self._now(),
             unseen=unseen,
         )
-        seen = replace(await self._where(seen, unseen), drains=await self._drains(seen))
+        seen = await self._where(seen, unseen)
+        seen = replace(seen, drains=await self._drains(seen), stays_small=await self._stay_small(seen))
         return replace(seen, secret=await self._secret(cluster, unseen)) if seen.shares_secret() else seen
 
     async def _children(self, key: Key, unseen: dict[str, str]) -> list[Manifest]:
@@ -144,6 +152,13 @@ class Observer:
             return None
         return Volume.parse(found) if found is not None else None
 
+    async def _stay_small(self, seen: Snapshot) -> Mapping[str, StaysSmall]:
+        try:
+            spec = parse_spec(dict(seen.cluster.spec))
+        except ValidationError:
+            return {}
+        return await stay_small(self._kube, seen, spec)
+
     async def _secret(self, cluster: Cluster, unseen: dict[str, str]) -> SharedSecret | None:
         try:
             found = await self._kube.get(Ref(SECRET.name, cluster.key.namespace, cluster.names.secret))
@@ -179,10 +194,19 @@ class Observer:
         return None
 
 
-def _made_by(pods: list[Manifest], children: list[Manifest], cluster: Cluster) -> list[Pod]:
-    """Pods of the cluster's own StatefulSets. Anyone may put its label on another one, which says nothing about it."""
-    sets = [found for found in children if found["kind"] == STATEFUL_SET.name and cluster.owns(found)]
-    return [Pod.parse(found) for found in pods if any(owned_by(found, uid_of(one)) for one in sets)]
+def _made_by(pods: list[Manifest], seen: Snapshot) -> list[Pod]:
+    """Pods of the cluster's own StatefulSets. Anyone may put its label on another one, which says nothing about it.
+
+    Those of a StatefulSet that is made anew have no owner until the next one is there, and go by their names.
+    """
+    uids = {uid_of(found) for found in seen.sets().values()}
+    names, remade = seen.cluster.names, seen.remade()
+    left = {names.pod(pool, ordinal) for pool, found in remade.items() for ordinal in range(found["spec"]["replicas"])}
+    return [
+        Pod.parse(found)
+        for found in pods
+        if any(owned_by(found, uid) for uid in uids) or (found["metadata"]["name"] in left and _is_orphan(found))
+    ]
 
 
 def _is_orphan(pod: Manifest) -> bool:

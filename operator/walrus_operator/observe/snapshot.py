@@ -16,6 +16,7 @@ from walrus_operator.desired.names import (
     CLUSTER_ID,
     DRAIN,
     FINALIZE,
+    HIBERNATED,
     LABEL_CLUSTER,
     LABEL_POOL,
     PAUSE,
@@ -25,6 +26,7 @@ from walrus_operator.desired.names import (
     SECRET_KEY,
     Names,
 )
+from walrus_operator.desired.remade import sets_of
 from walrus_operator.desired.secret import is_mounted
 from walrus_operator.objects import (
     CLAIM,
@@ -40,6 +42,7 @@ from walrus_operator.objects import (
     ref_of,
     uid_of,
 )
+from walrus_operator.observe.claims import Claim
 from walrus_operator.observe.machines import Machine, Volume
 from walrus_operator.observe.pods import Pod, orders_of
 
@@ -138,49 +141,6 @@ class SharedSecret:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A broker's claim."""
-
-    uid: str
-    pool: str
-    ordinal: int
-    phase: str
-    size: str
-    """What it asks for, as it is written there."""
-    bound: bool
-    """Whether it ever had a volume; one that never had holds nothing."""
-    deleting: bool
-    volume: str = ""
-    """The volume that it has; "" where it has none."""
-
-    @classmethod
-    def parse(cls, manifest: Manifest, names: Names) -> Claim | None:
-        """From the API server's object; None where it is not one of the cluster's, whatever its labels say."""
-        metadata, spec = manifest["metadata"], manifest.get("spec", {})
-        pool = metadata.get("labels", {}).get(LABEL_POOL, "")
-        prefix, _, ordinal = metadata["name"].rpartition("-")
-        if prefix != names.claim(names.pool(pool)) or not ordinal.isdigit() or not is_labelled(manifest, names, pool):
-            return None
-        phase = manifest.get("status", {}).get("phase", "Pending")
-        return cls(
-            uid=uid_of(manifest),
-            pool=pool,
-            ordinal=int(ordinal),
-            phase=phase,
-            size=spec.get("resources", {}).get("requests", {}).get("storage", ""),
-            bound=phase != "Pending" or bool(spec.get("volumeName")),
-            deleting="deletionTimestamp" in metadata,
-            volume=spec.get("volumeName") or "",
-        )
-
-
-def is_labelled(manifest: Manifest, names: Names, pool: str) -> bool:
-    """Whether the labels say that it is of this pool of this cluster. Names do not: two clusters can share them."""
-    labels = manifest["metadata"].get("labels", {})
-    return (labels.get(LABEL_CLUSTER), labels.get(LABEL_POOL)) == (names.cluster, pool)
-
-
-@dataclass(frozen=True)
 class Replication:
     """How segments that are opened from now on are replicated."""
 
@@ -275,6 +235,16 @@ class Config:
 
 
 @dataclass(frozen=True)
+class StaysSmall:
+    """What Kubernetes said to a claim that was to grow, before any did."""
+
+    claim: str
+    said: str
+    refused: bool
+    """Whether that was a no; otherwise nobody knows."""
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One look."""
 
@@ -302,6 +272,8 @@ class Snapshot:
     """The volumes and folders of brokers that are away, by pod; those that Kubernetes still has."""
     machines: tuple[Machine, ...] = ()
     """All nodes of Kubernetes; looked for only where a broker is away."""
+    stays_small: Mapping[str, StaysSmall] = field(default_factory=dict)
+    """Pools whose claims would have to grow and have not begun, and cannot, as Kubernetes says."""
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Kinds of objects that the operator may not read, and what Kubernetes said: that none is here says nothing."""
 
@@ -329,12 +301,27 @@ class Snapshot:
         return (self.secret.content.strip() or None) if self.secret is not None and self.secret.ours else None
 
     def sets(self) -> dict[str, Manifest]:
-        """StatefulSets of the cluster, by pool."""
-        return {
+        """StatefulSets of the cluster, by pool; one that is made anew, as it was."""
+        live = {
             manifest["metadata"]["labels"].get(LABEL_POOL, ""): manifest
             for ref, manifest in self.objects.items()
             if ref.kind == STATEFUL_SET.name and self.cluster.owns(manifest)
         }
+        return {**self._noted_sets(), **live}
+
+    def remade(self) -> dict[str, Manifest]:
+        """StatefulSets that are made anew and are not there, or not any more in a moment, by pool."""
+        namespace, names = self.cluster.key.namespace, self.cluster.names
+        found = {pool: self.objects.get(Ref(STATEFUL_SET.name, namespace, names.pool(pool))) for pool in self.sets()}
+        return {
+            pool: noted
+            for pool, noted in self._noted_sets().items()
+            if (live := found[pool]) is None or "deletionTimestamp" in live["metadata"]
+        }
+
+    def _noted_sets(self) -> dict[str, Manifest]:
+        found = self.objects.get(Ref(CONFIG_MAP.name, self.cluster.key.namespace, self.cluster.names.remade))
+        return sets_of(found.get("data", {})) if found is not None and self.cluster.owns(found) else {}
 
     def departures(self) -> dict[str, Departure]:
         """Brokers that go, and those that have gone and left their claims behind, by pod."""
@@ -360,6 +347,19 @@ class Snapshot:
         """The orders that the brokers of the pool restart, as the pods that its StatefulSet makes now bear them."""
         found = self.sets().get(pool)
         return orders_of(found["spec"]["template"]["metadata"]) if found is not None else {}
+
+    def claims_of(self, pool: str) -> list[Claim]:
+        """Claims with a volume of the brokers that the pool has, by ordinal; those of brokers that went are none."""
+        found = self.sets().get(pool)
+        brokers = _brokers(found) if found is not None else 0
+        return sorted(
+            (
+                claim
+                for claim in self.claims.values()
+                if claim.pool == pool and claim.ordinal < brokers and claim.is_sized
+            ),
+            key=lambda claim: claim.ordinal,
+        )
 
     def expected(self) -> list[str]:
         """The pods that the StatefulSets of the cluster make."""
@@ -464,6 +464,12 @@ class Snapshot:
         found = self.objects.get(Ref(CONFIG_MAP.name, self.cluster.key.namespace, self.cluster.names.accepted))
         kept = found.get("data", {}).get(CLUSTER_ID, "") if found is not None and self.cluster.owns(found) else ""
         return str(kept or self.cluster.status.get("clusterId", ""))
+
+
+def _brokers(found: Manifest) -> int:
+    """How many brokers the StatefulSet has, or had before all of them were stopped together."""
+    stopped = str(found["metadata"].get("annotations", {}).get(HIBERNATED, ""))
+    return max(int(found["spec"].get("replicas", 0)), int(stopped) if stopped.isdecimal() else 0)
 
 
 def arranged(manifests: Iterable[Manifest]) -> dict[Ref, Manifest]:

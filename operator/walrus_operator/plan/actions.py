@@ -138,6 +138,35 @@ class Shrink:
 
 
 @dataclass(frozen=True)
+class EnlargeClaim:
+    """Let a claim ask for another size than it has. Its broker goes on."""
+
+    ref: Ref
+    uid: str
+    size: str
+    had: str
+
+    def __str__(self) -> str:
+        return f"Grow {self.ref} from {self.had} to {self.size}"
+
+
+@dataclass(frozen=True)
+class RemakeSet:
+    """Delete a StatefulSet and leave its pods, so that the next one can make claims of another size: Kubernetes changes
+    none that is there. Looked at again before it is done.
+    """
+
+    ref: Ref
+    uid: str
+    size: str
+    noted: Manifest
+    """The ConfigMap with the StatefulSet as it is, which is applied before."""
+
+    def __str__(self) -> str:
+        return f"Make {self.ref} anew over its pods, for claims of {self.size}"
+
+
+@dataclass(frozen=True)
 class RemoveClaim:
     """Delete a claim, and with it what is on its volume. Looked at again before it is done."""
 
@@ -273,11 +302,14 @@ class RollPod:
     """Its disk was given up, and its claim goes: the next pod of its name starts on another one."""
     tries: str = ""
     """The image that nobody knows, and that this one runs before all others; "" where they are known to fit."""
+    unsized: bool = False
+    """Its file system does not become as large as its volume as long as it runs."""
 
     def __str__(self) -> str:
         why = "as someone asked" if self.asked else "the spec of its pool changed"
         why = f"before the others, to try image {self.tries}" if self.tries else why
         why = "its disk was given up" if self.replaced else why
+        why = "its file system does not grow while it runs" if self.unsized else why
         return f"Restart {self.pod} ({why})"
 
 
@@ -292,6 +324,8 @@ Action = (
     | RemoveMember
     | GiveUpDisk
     | Shrink
+    | EnlargeClaim
+    | RemakeSet
     | RemoveClaim
     | HoldDeletion
     | SetConfig
@@ -336,8 +370,10 @@ class Gate(StrEnum):
     NODE_LOST = "NodeLost"
     NODE_AWAY = "NodeAway"
     SHRINK_REFUSED = "ShrinkRefused"
-    RESIZE_UNSUPPORTED = "ResizeUnsupported"
     RELEASE_REFUSED = "ReleaseRefused"
+    RESIZE_REFUSED = "ResizeRefused"
+    RESIZING = "Resizing"
+    RESIZE_FAILED = "ResizeFailed"
 
 
 REFUSED = frozenset(
@@ -346,8 +382,8 @@ REFUSED = frozenset(
         Gate.OBJECT_REFUSED,
         Gate.CONFIG_REFUSED,
         Gate.SHRINK_REFUSED,
-        Gate.RESIZE_UNSUPPORTED,
         Gate.RELEASE_REFUSED,
+        Gate.RESIZE_REFUSED,
     }
 )
 """Gates that only another spec opens: the cluster stays as it is. The others open by themselves, or by hand."""

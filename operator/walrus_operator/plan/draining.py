@@ -14,9 +14,10 @@ from walrus_operator.desired.manifest import Owner, sealed
 from walrus_operator.desired.names import DRAIN
 from walrus_operator.observe.snapshot import Broker, Snapshot
 from walrus_operator.plan.actions import Gate, StartDrain, Wait
-from walrus_operator.plan.departing import Next, claim_of, drains, leaves, noted
+from walrus_operator.plan.departing import Next, drains, leaves, noted
 from walrus_operator.plan.pools import PoolPlan
 from walrus_operator.plan.shrinking import DISK_PERCENT_MAX, percent_full
+from walrus_operator.plan.stranded import claim_of
 
 
 def handing_over(snapshot: Snapshot, pools: Mapping[str, PoolPlan]) -> Wait | None:

@@ -13,6 +13,7 @@ from walrus_operator.plan.actions import (
     Apply,
     CancelDrain,
     Dismiss,
+    EnlargeClaim,
     FinalizeLevel,
     Gate,
     GiveUpDisk,
@@ -21,6 +22,7 @@ from walrus_operator.plan.actions import (
     MakeSecret,
     Place,
     Prune,
+    RemakeSet,
     RemoveClaim,
     RemoveMember,
     RestartPod,
@@ -60,7 +62,7 @@ def touched(action: Action, names: Names) -> Ref | None:
             return ref_of(action.manifest)
         case MakeSecret():
             return Ref(SECRET.name, names.namespace, names.secret)
-        case Prune() | RemoveClaim():
+        case Prune() | RemoveClaim() | EnlargeClaim() | RemakeSet():
             return action.ref
         case Advertise() | Place():
             return Ref(POD.name, names.namespace, action.pod)
@@ -80,7 +82,7 @@ def held_up(action: Action, refused: Set[Ref], names: Names) -> bool:
     """
     accepted = Ref(CONFIG_MAP.name, names.namespace, names.accepted)
     match action:
-        case SetConfig() | SetReplication() | SetLogLevel() | FinalizeLevel():
+        case SetConfig() | SetReplication() | SetLogLevel() | FinalizeLevel() | EnlargeClaim():
             return accepted in refused
         case HoldDeletion(held=False):
             return any(ref.kind == CLAIM.name for ref in refused)

@@ -30,6 +30,7 @@ MOVING = frozenset(
         Gate.ADDRESS_PENDING,
         Gate.DRAINING,
         Gate.NODE_LOST,
+        Gate.RESIZING,
     }
 )
 """Gates that may open at any moment."""

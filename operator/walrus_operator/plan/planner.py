@@ -44,6 +44,7 @@ from walrus_operator.plan.placing import place
 from walrus_operator.plan.pools import PoolPlan, plan_pools, without_last
 from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_taken, taken, unbound
 from walrus_operator.plan.replacing import replace_lost
+from walrus_operator.plan.resizing import enlarge
 from walrus_operator.plan.roll import outdated, roll, roll_broken
 from walrus_operator.plan.stranded import noted_disks
 from walrus_operator.plan.upgrading import is_tried, misfit, refused_release
@@ -119,6 +120,7 @@ def _plan(
         departures=noted(snapshot, pools),
         roll=snapshot.cluster.roll,
         disks=noted_disks(snapshot),
+        remade=snapshot.remade(),
     )
     desired = build(spec, facts)
     theirs = taken(desired, snapshot) | secret_taken(snapshot)
@@ -137,9 +139,10 @@ def _plan(
     revisions = {name: pool.now.inputs.revision() for name, pool in pools.items()}
     old = tuple(pod.name for pod in outdated(snapshot, revisions))
     steps, waits = _steps(spec, snapshot, pools, facts, revisions, releases)
+    absent = {Ref(STATEFUL_SET.name, owner.names.namespace, owner.names.pool(name)) for name in snapshot.remade()}
     return Plan(
         possible(repairs, theirs.keys(), owner.names),
-        tuple(step for step in steps if not held_up(step, theirs.keys(), owner.names)),
+        tuple(step for step in steps if not held_up(step, theirs.keys() | absent, owner.names)),
         possible((*configure(spec, snapshot), *finalize(spec, snapshot, old)), theirs.keys(), owner.names),
         waits=(*dict.fromkeys(theirs.values()), *unplaced, *waits, *pending, *refused),
         outdated=old,
@@ -168,8 +171,9 @@ def _steps(
     Who never joined the cluster holds up growth and nothing else. Nothing happens to a cluster that hibernates. Brokers
     go once all others are as they shall be: a pool that takes the place of another one grows first.
     """
+    growing = enlarge(now.owner, snapshot, pools)
     if spec.hibernate:
-        return (), _asleep(pools)
+        return (), (*_asleep(pools), *_small(growing))
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
     image = next(pools[pool.name].now.inputs.image for pool in spec.pools if pool.name in pools)
     alien = misfit(image, snapshot, releases)
@@ -178,6 +182,7 @@ def _steps(
     replacing = replace_lost(now.owner, snapshot, pools, spec.lost_after_or_never)
     told = (*replacing.waits, *come_back(snapshot))
     urgent: tuple[Action, ...] = (
+        *growing.steps,
         *_dismiss(spec, pools, now),
         *_shrink(spec, snapshot, pools, now),
         *take_back(snapshot, pools),
@@ -187,7 +192,7 @@ def _steps(
     )
     missing = unfounded(snapshot) or _not_serving(snapshot, pools, everyone=False)
     if missing is not None:
-        return urgent, told if urgent else (*told, missing)
+        return urgent, (*told, *(() if urgent else (missing,)), *growing.waits)
     newcomer = _not_serving(snapshot, pools, everyone=True)
     noticed = all(_is_noticed(found) for found in snapshot.sets().values())
     grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
@@ -195,11 +200,11 @@ def _steps(
     rolling, hold = roll(snapshot, seen, tries), held(spec, snapshot)
     waits = [wait for wait in (alien, newcomer, *unseen.values(), hold if rolling else None) if wait is not None]
     if hold is not None:
-        rolling = ()
+        rolling = roll(snapshot, seen, tries, is_held=True)
     emptied = Next()
     if not grown and newcomer is None and noticed and pools.keys() <= snapshot.sets().keys():
         emptied = _emptied(now.owner, snapshot, pools, hold or _restarting(rolling))
-    waits = [*told, *waits, *emptied.waits]
+    waits = [*told, *waits, *emptied.waits, *growing.waits]
     return (*urgent, *grown, *rolling, *emptied.steps), tuple(dict.fromkeys(waits))
 
 
@@ -228,6 +233,13 @@ def _asleep(pools: dict[str, PoolPlan]) -> tuple[Wait, ...]:
     )
 
 
+def _small(growing: Next) -> tuple[Wait, ...]:
+    """Claims of a cluster that hibernates: their file systems grow only with their pods."""
+    if not growing.steps:
+        return ()
+    return (Wait(Gate.HIBERNATED, f"{growing.steps[0]}: once hibernate is false"),)
+
+
 def _shrink(spec: ClusterSpec, snapshot: Snapshot, pools: dict[str, PoolPlan], now: Facts) -> list[Shrink]:
     """Pods of brokers whose disks left the cluster go, whatever the spec says since: they never serve again."""
     made = []
@@ -251,6 +263,8 @@ def _unseen(snapshot: Snapshot, pool: str, revision: str) -> Wait | None:
     found = snapshot.sets().get(pool)
     if found is None:
         return None
+    if pool in snapshot.remade():
+        return Wait(Gate.POD_PENDING, f"the StatefulSet of pool {pool} is made anew over its pods")
     template = found["spec"]["template"]["metadata"]
     made_of, ordered = template.get("annotations", {}).get(REVISION), orders_of(template).get(ROLL, "")
     if _is_noticed(found) and made_of == revision and ordered == snapshot.cluster.roll:

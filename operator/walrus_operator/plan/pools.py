@@ -8,10 +8,12 @@ from typing import Any
 from walrus_operator.api.cluster import ClusterSpec, Pool
 from walrus_operator.api.units import amount_of
 from walrus_operator.desired.build import PoolFacts
+from walrus_operator.desired.claims import size_of, template_size
 from walrus_operator.desired.names import HIBERNATED, RENDERED_FROM, REPLICAS
 from walrus_operator.desired.statefulset import Former, PodInputs, pod_inputs
 from walrus_operator.objects import Manifest
 from walrus_operator.observe.snapshot import Snapshot
+from walrus_operator.plan.accepted import last_accepted
 from walrus_operator.plan.actions import Gate, Wait
 from walrus_operator.plan.shrinking import too_few
 
@@ -27,6 +29,8 @@ class PoolPlan:
     """The same without the last broker, where that one never joined and nobody asks for it."""
     leaving: bool = False
     """Whether the last broker is part of the cluster and nobody asks for it."""
+    size: str | None = None
+    """The size that its claims shall have; None where it has none, or they stay as they are."""
 
     @property
     def over(self) -> bool:
@@ -75,8 +79,8 @@ def _without(name: str, found: Manifest, snapshot: Snapshot) -> PoolPlan | None:
         return None
     former = Former(applied, found["spec"]["template"]) if applied.others else None
     scale = _scale(name, 0, found, snapshot)
-    facts = PoolFacts(applied, scale.now, scale.asked, former)
-    return _scaled(PoolPlan(facts, 0), scale)
+    size = _template(name, None, applied, found, snapshot)
+    return _scaled(PoolPlan(PoolFacts(applied, scale.now, scale.asked, former, size), 0), scale)
 
 
 def _leaving(name: str, plan: PoolPlan, snapshot: Snapshot) -> list[str]:
@@ -87,28 +91,46 @@ def _leaving(name: str, plan: PoolPlan, snapshot: Snapshot) -> list[str]:
 
 def volume_size(pool: str, snapshot: Snapshot) -> str | None:
     """What the claims of a pool have: the smallest of them, or what its StatefulSet asks for; None without claims."""
-    sizes = [claim.size for claim in snapshot.claims.values() if claim.pool == pool and amount_of(claim.size)]
+    sizes = [claim.has for claim in snapshot.claims_of(pool)]
     if sizes:
         return min(sizes, key=lambda size: amount_of(size) or 0)
     found = snapshot.sets().get(pool)
-    applied = _applied(found) if found is not None else None
-    return _size(applied.storage) if applied is not None else None
+    return template_size(found) if found is not None else None
 
 
 def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snapshot) -> PoolPlan:
     if found is None:
         first = _first_replicas(pool, snapshot)
         return PoolPlan(PoolFacts(wanted, first, first), pool.replicas)
-    applied = _applied(found)
+    applied, size = _applied(found), pool.storage.size
     refused: tuple[Wait, ...] = ()
     if applied is not None:
         wanted = replace(wanted, others=applied.others)
-        wait = _resized(pool, wanted, applied, snapshot)
+        wait = _resized(pool, wanted, applied, found, snapshot)
         refused = (wait,) if wait is not None else ()
         wanted = replace(wanted, storage=applied.storage)
     former = Former(applied, found["spec"]["template"]) if applied is not None and applied.others else None
     scale = _scale(pool.name, pool.replicas, found, snapshot)
-    return _scaled(PoolPlan(PoolFacts(wanted, scale.now, scale.asked, former), pool.replicas, refused), scale)
+    template = _template(pool.name, size, wanted, found, snapshot)
+    facts = PoolFacts(wanted, scale.now, scale.asked, former, template)
+    return _scaled(PoolPlan(facts, pool.replicas, refused, size=size), scale)
+
+
+def _template(pool: str, wanted: str | None, inputs: PodInputs, found: Manifest, snapshot: Snapshot) -> str | None:
+    """What the StatefulSet shall make claims of: it cannot change as long as there is one, and follows the claims when
+    it is made anew. None: as the inputs of its pods say.
+    """
+    size = template_size(found)
+    if pool in snapshot.remade() and wanted is not None and is_large_enough(pool, wanted, snapshot):
+        size = wanted
+    first = size_of(inputs.storage)
+    same = size is None or first is None or amount_of(size) == amount_of(first)
+    return None if same else size
+
+
+def is_large_enough(pool: str, size: str, snapshot: Snapshot) -> bool:
+    """Whether every volume of the pool has the size, whatever its file system still has."""
+    return all(claim.waits_since is not None or not claim.lacks(size) for claim in snapshot.claims_of(pool))
 
 
 def _scaled(plan: PoolPlan, scale: _Scale) -> PoolPlan:
@@ -185,21 +207,39 @@ def _left(pool: str, snapshot: Snapshot) -> list[int]:
     ]
 
 
-def _resized(pool: Pool, wanted: PodInputs, applied: PodInputs, snapshot: Snapshot) -> Wait | None:
-    """Another storage than the pool has. A size may always go back to what the claims have, however they got it."""
-    size, have = _size(wanted.storage), volume_size(pool.name, snapshot)
-    same = _without_size(wanted.storage) == _without_size(applied.storage)
-    amounts = {amount_of(one) for one in (_size(applied.storage), have) if one is not None}
-    if same and (size is None or amount_of(size) in amounts):
+def _resized(pool: Pool, wanted: PodInputs, applied: PodInputs, found: Manifest, snapshot: Snapshot) -> Wait | None:
+    """Why the storage cannot be what the spec says. A size may grow, and may always go back to what the claims have,
+    however they got it.
+    """
+    size, have = size_of(wanted.storage), volume_size(pool.name, snapshot)
+    if _without_size(wanted.storage) != _without_size(applied.storage):
+        changes = "; ".join(replace(wanted, storage=applied.storage).differences(wanted))
+        return Wait(
+            Gate.RESIZE_REFUSED, f"the kind of storage of pool {pool.name} cannot change ({changes}): set it back"
+        )
+    if size is None or have is None:
         return None
-    changes = "; ".join(replace(wanted, storage=applied.storage).differences(wanted))
-    back = f"set size back to {have}" if same and have else "set it back"
-    return Wait(Gate.RESIZE_UNSUPPORTED, f"volumes of pool {pool.name} do not change yet ({changes}): {back}")
+    kept = (template_size(found), _accepted_size(pool.name, snapshot))
+    is_known = amount_of(size) in {amount_of(one) for one in kept if one is not None}
+    if (amount_of(size) or 0) < (amount_of(have) or 0) and not is_known:
+        detail = f"volumes never get smaller, and those of pool {pool.name} have {have}: set size back to {have}"
+        return Wait(Gate.RESIZE_REFUSED, detail)
+    stays = snapshot.stays_small.get(pool.name)
+    if stays is None:
+        return None
+    if not stays.refused:
+        return Wait(Gate.UNANSWERED, f"whether {stays.claim} can grow to {size} is asked again: {stays.said}")
+    return Wait(
+        Gate.RESIZE_REFUSED,
+        f"volumes of pool {pool.name} cannot grow to {size}, as Kubernetes says of {stays.claim} ({stays.said}): set"
+        f" size back to {have}, or add brokers",
+    )
 
 
-def _size(storage: dict[str, Any]) -> str | None:
-    volume = storage.get("claim") or storage.get("local") or {}
-    return volume.get("size")
+def _accepted_size(pool: str, snapshot: Snapshot) -> str | None:
+    """The size in the spec that was accepted last, which claims may have outgrown since."""
+    kept = last_accepted(snapshot)
+    return next((one.storage.size for one in kept.pools if one.name == pool), None) if kept is not None else None
 
 
 def _without_size(storage: dict[str, Any]) -> dict[str, Any]:

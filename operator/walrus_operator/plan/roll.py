@@ -11,16 +11,16 @@ from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.actions import Action, RollPod, TransferLeadership
 from walrus_operator.plan.budget import spares
+from walrus_operator.plan.resizing import unsized
 
 
 def outdated(snapshot: Snapshot, revisions: Mapping[str, str]) -> list[Pod]:
     """Pods that were made from something else than their pools' inputs are now, or before someone asked that they
-    restart; by pool, in order of names.
+    restart, or whose file systems do not grow while they run; by pool, in order of names.
     """
-    return sorted(
-        (pod for pod in snapshot.pods.values() if pod.pool in revisions and not _is_new(pod, snapshot, revisions)),
-        key=lambda pod: (pod.pool, len(pod.name), pod.name),
-    )
+    still = unsized(snapshot)
+    old = (pod for pod in snapshot.pods.values() if pod.name in still or not _is_new(pod, snapshot, revisions))
+    return sorted((pod for pod in old if pod.pool in revisions), key=lambda pod: (pod.pool, len(pod.name), pod.name))
 
 
 def _is_new(pod: Pod, snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
@@ -29,9 +29,11 @@ def _is_new(pod: Pod, snapshot: Snapshot, revisions: Mapping[str, str]) -> bool:
 
 
 def _roll_pod(
-    pod: Pod, revisions: Mapping[str, str], *, spared: bool, broken: bool = False, tries: str = ""
+    pod: Pod, snapshot: Snapshot, revisions: Mapping[str, str], *, spared: bool, broken: bool = False, tries: str = ""
 ) -> RollPod:
-    return RollPod(pod.name, pod.uid, spared, broken, asked=pod.revision == revisions.get(pod.pool), tries=tries)
+    is_new = _is_new(pod, snapshot, revisions)
+    asked = pod.revision == revisions.get(pod.pool) and not is_new
+    return RollPod(pod.name, pod.uid, spared, broken, asked=asked, tries=tries, unsized=is_new)
 
 
 def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollPod, ...]:
@@ -47,13 +49,14 @@ def roll_broken(snapshot: Snapshot, revisions: Mapping[str, str]) -> tuple[RollP
     if _on_the_way(snapshot, revisions):
         return ()
     spared = _spared(snapshot)
-    return tuple(_roll_pod(pod, revisions, spared=spared, broken=True) for pod in candidates)
+    return tuple(_roll_pod(pod, snapshot, revisions, spared=spared, broken=True) for pod in candidates)
 
 
-def roll(snapshot: Snapshot, revisions: Mapping[str, str], tries: str) -> tuple[Action, ...]:
+def roll(snapshot: Snapshot, revisions: Mapping[str, str], tries: str, *, is_held: bool = False) -> tuple[Action, ...]:
     """The next steps of a roll, once all brokers of the cluster serve: a follower of each pool, or the leader.
 
-    A broker that goes is left as it is; one that only hands over what it has stays, and restarts like all others.
+    A broker that goes is left as it is; one that only hands over what it has stays, and restarts like all others. A
+    roll that is held leaves all but those whose file systems have to grow.
     *tries* is the image that the first one tries for the others; "" where none is.
     """
     ordered = snapshot.cluster.drain
@@ -61,17 +64,21 @@ def roll(snapshot: Snapshot, revisions: Mapping[str, str], tries: str) -> tuple[
         name for name, departure in snapshot.departures().items() if not departure.lost and departure.disk != ordered
     }
     old = [pod for pod in outdated(snapshot, revisions) if pod.name not in going]
+    if is_held:
+        old = [pod for pod in old if pod.name in unsized(snapshot)]
     leading = snapshot.leader()
     # The first of each pool: of a dictionary, the last entry of a key stays.
     followers = {pod.pool: pod for pod in reversed(old) if leading is None or pod.name != leading[0]}
     if followers:
         spared = _spared(snapshot)
-        return tuple(_roll_pod(pod, revisions, spared=spared, tries=tries) for _, pod in sorted(followers.items()))
+        return tuple(
+            _roll_pod(pod, snapshot, revisions, spared=spared, tries=tries) for _, pod in sorted(followers.items())
+        )
     if not old:
         return ()
     if _are_many(snapshot):
         return (TransferLeadership(old[0].name),)
-    return (_roll_pod(old[0], revisions, spared=False, tries=tries),)
+    return (_roll_pod(old[0], snapshot, revisions, spared=False, tries=tries),)
 
 
 def _is_lost(pod: Pod, snapshot: Snapshot) -> bool:

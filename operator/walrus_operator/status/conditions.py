@@ -80,6 +80,7 @@ _MOVING = frozenset(
         Gate.ADDRESS_PENDING,
         Gate.DRAINING,
         Gate.NODE_LOST,
+        Gate.RESIZING,
     }
 )
 """Gates that open by themselves when all goes well."""
@@ -87,6 +88,9 @@ _MOVING = frozenset(
 
 HOLDING = frozenset({Gate.MAINTENANCE_WINDOW, Gate.DISK_PRESSURE})
 """Gates that keep a roll or a drain from beginning."""
+
+RESIZING = frozenset({Gate.RESIZING, Gate.RESIZE_FAILED})
+"""Gates of claims that have begun to grow."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,8 @@ def _ready(facts: Facts) -> Answer:
     for wait in facts.waits:
         if wait.gate is Gate.DRAINING:
             return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; {wait.detail}")
+    if facts.waits and all(wait.gate is Gate.RESIZING for wait in facts.waits):
+        return Answer(Type.READY, False, Reason.PROGRESSING, f"{count}; claims grow, see plan")
     if facts.waits:
         return Answer(Type.READY, False, Reason.BLOCKED, f"{count}; something is held up, see plan")
     return Answer(Type.READY, True, Reason.ALL_SERVING, f"{count}{_drained(facts.snapshot)}")
@@ -290,6 +296,9 @@ def _storage_healthy(facts: Facts) -> Answer:
     if full:
         names = ", ".join(f"{row.pod} {row.disk_percent} %" for row in full)
         return Answer(Type.STORAGE_HEALTHY, False, Reason.DISK_PRESSURE, f"disks are nearly full: {names}")
+    for wait in facts.waits:
+        if wait.gate in RESIZING:
+            return Answer(Type.STORAGE_HEALTHY, False, wait.gate, wait.detail)
     unbound = sorted(name for name, claim in claims.items() if claim.phase != "Bound")
     if unbound:
         return Answer(

@@ -19,10 +19,10 @@ from walrus_operator.api.status import (
 )
 from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import Broker, Member, Replication, Snapshot
-from walrus_operator.plan.actions import REFUSED, Done, Gate, Plan, Wait
+from walrus_operator.plan.actions import REFUSED, Done, EnlargeClaim, Gate, Plan, RemakeSet, Wait
 from walrus_operator.plan.pools import volume_size
 from walrus_operator.plan.stranded import stranded
-from walrus_operator.status.conditions import HOLDING, Facts, answers, conditions
+from walrus_operator.status.conditions import HOLDING, RESIZING, Facts, answers, conditions
 from walrus_operator.status.listeners import listener_rows
 
 _STEP = 5
@@ -50,7 +50,7 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     status = ClusterStatus(
         observed_generation=generation,
         cluster_id=before.get("clusterId") or (next(iter(told)) if len(told) == 1 else None),
-        phase=_phase(snapshot, rows, desired, waits, rolling=bool(plan.outdated), hibernates=hibernates),
+        phase=_phase(snapshot, rows, desired, waits, plan, hibernates=hibernates),
         replicas=desired,
         ready_replicas=sum(row.state == "Serving" for row in rows),
         leader=leader,
@@ -99,6 +99,9 @@ def _row(name: str, pool: str, snapshot: Snapshot, before: Mapping[str, Any], wa
     pod, broker = snapshot.pods.get(name), snapshot.brokers.get(name)
     state = _state(pod, broker, before)
     row: dict[str, Any] = {"pod": name, "pool": pool, "state": state, "drain_percent": _drained(name, snapshot)}
+    claim = snapshot.claims.get(snapshot.cluster.names.claim(name))
+    if claim is not None:
+        row |= {"claim_size": claim.has or None, "claim_state": claim.state}
     if pod is not None:
         row |= {"node": pod.node, "restarts": pod.restarts}
     if state != "Serving":
@@ -169,8 +172,8 @@ def _phase(
     rows: Sequence[BrokerRow],
     desired: int,
     waits: Sequence[Wait],
+    plan: Plan,
     *,
-    rolling: bool,
     hibernates: bool,
 ) -> str:
     gates = {wait.gate for wait in waits}
@@ -194,10 +197,12 @@ def _phase(
         return "Shrinking"
     if Gate.DRAINING in gates:
         return "Draining"
-    if (rolling and not gates & HOLDING) or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
+    if (plan.outdated and not gates & HOLDING) or (lacking and snapshot.cluster.status.get("phase") == "Rolling"):
         return "Rolling"
     if lacking:
         return "Degraded"
+    if gates & RESIZING or any(isinstance(step, EnlargeClaim | RemakeSet) for step in plan.steps):
+        return "Resizing"
     if gates & REFUSED or Gate.AMBIGUOUS_IDENTITY in gates or Gate.NAME_TAKEN in gates:
         return "Blocked"
     return "Running"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from walrus_operator.api.units import amount_of
 from walrus_operator.objects import BUDGET, Key, Kind
 from walrus_operator.plan.actions import (
     Advertise,
@@ -14,13 +15,16 @@ from walrus_operator.plan.actions import (
     CancelDrain,
     Dismiss,
     Done,
+    EnlargeClaim,
     FinalizeLevel,
+    Gate,
     GiveUpDisk,
     Grow,
     HoldDeletion,
     MakeSecret,
     Place,
     Prune,
+    RemakeSet,
     RemoveClaim,
     RemoveMember,
     RestartPod,
@@ -50,6 +54,9 @@ class Reason(StrEnum):
     MEMBER_REMOVED = "MemberRemoved"
     DISK_GIVEN_UP = "DiskGivenUp"
     SHRUNK = "Shrunk"
+    CLAIM_GROWING = "ClaimGrowing"
+    CLAIM_GROWN = "ClaimGrown"
+    SET_REMADE = "SetRemade"
     CONFIG_CHANGED = "ConfigChanged"
     LEVEL_FINALIZED = "LevelFinalized"
     ADVERTISED = "Advertised"
@@ -73,8 +80,8 @@ _TROUBLES = {
     Type.STORAGE_HEALTHY: Reason.STORAGE_UNHEALTHY,
 }
 
-_ORDINARY = frozenset({str(conditions.Reason.CLAIM_PENDING)})
-"""What every new cluster goes through."""
+_ORDINARY = frozenset({str(conditions.Reason.CLAIM_PENDING), str(Gate.RESIZING)})
+"""What every new cluster goes through, and every claim that grows."""
 
 
 class About(Protocol):
@@ -132,6 +139,10 @@ def _steps(done: Done) -> list[Event]:
                 made.append(Event(Reason.MEMBER_REMOVED, str(action)))
             case Shrink():
                 made.append(Event(Reason.SHRUNK, str(action)))
+            case EnlargeClaim():
+                made.append(Event(Reason.CLAIM_GROWING, str(action)))
+            case RemakeSet():
+                made.append(Event(Reason.SET_REMADE, str(action)))
             case SetConfig() | SetReplication() | SetLogLevel():
                 made.append(Event(Reason.CONFIG_CHANGED, str(action)))
             case FinalizeLevel():
@@ -165,6 +176,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]
             made.append(Event(Reason.BROKER_LOST, f"{row['pod']} does not serve any more: {row['state']}"))
         if row.get("drainPercent") == 100 and was.get(row["pod"], {}).get("drainPercent") != 100:
             made.append(Event(Reason.DRAINED, f"{row['pod']} has handed over what it had"))
+        made += _grown(was.get(row["pod"], {}), row)
     former = {condition["type"]: condition for condition in before.get("conditions", ())}
     for condition in after.get("conditions", ()):
         reason = _TROUBLES.get(condition["type"])
@@ -175,6 +187,13 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Event]
         if (old.get("status"), said) != ("False", without_counts(condition["message"])):
             made.append(Event(reason, condition["message"]))
     return made
+
+
+def _grown(before: Mapping[str, Any], row: Mapping[str, Any]) -> list[Event]:
+    had, has = before.get("claimSize"), row.get("claimSize")
+    if had is None or has is None or (amount_of(has) or 0) <= (amount_of(had) or 0):
+        return []
+    return [Event(Reason.CLAIM_GROWN, f"the claim of {row['pod']} has {has} now, and had {had}")]
 
 
 def _hibernates(status: Mapping[str, Any]) -> bool:
