@@ -26,6 +26,28 @@ def story(tell):
     run(told())
 
 
+# Machines
+
+
+def test_a_node_that_is_lost_with_the_operator_on_it_is_replaced_in_time():
+    """Nobody who saw the beginning is there any more: since when its broker is away, Kubernetes knows."""
+
+    async def tell(world):
+        world.kube.put("orders", changed(SMALLEST, lostAfter="20s"))
+        world.start("one")
+        await until(world.is_ready, 60)
+        await asyncio.sleep(TEN_MINUTES)
+        before = {*world.kube.members["cluster-1"]}
+        world.kube.nodes.forget("node-1")
+        await world.kill("one")
+        world.start("two")
+        replaced = await until(lambda: {*world.kube.members["cluster-1"]} - before and world.is_ready(), 20 + 90)
+        assert replaced > 20
+        assert len(world.kube.members["cluster-1"]) == 3
+
+    story(tell)
+
+
 # Namespaces
 
 

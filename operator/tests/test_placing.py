@@ -1,10 +1,13 @@
 """A broker whose data is in a folder of its node comes back to that node, or waits for it: never empty on another."""
 
+from copy import deepcopy
 from datetime import timedelta
 
 import pytest
 from driving import Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from simapi import Crash, is_ready
 from simkube import SimKube
 from walrus_operator.desired.placing import placed
@@ -222,7 +225,7 @@ def test_pods_that_a_former_operator_made_stay_and_are_noted():
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_an_operator_that_dies_at_any_write_of_a_roll_leaves_every_broker_its_node(before):
     def story(crash_at):
-        kube = started()
+        kube = deepcopy(BEGUN)
         expected, first = homes(kube), kube.writes
         kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
         kube.put("orders", NEWER)
@@ -238,6 +241,67 @@ def test_an_operator_that_dies_at_any_write_of_a_roll_leaves_every_broker_its_no
 
     writes, _ = story(None)
     assert all(story(crash_at)[1] == 1 for crash_at in range(1, writes + 1, 2))
+
+
+PODS = [f"orders-general-{ordinal}" for ordinal in range(3)]
+NODES = [f"node-{number}" for number in range(4)]
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("passes"), st.integers(1, 4)),
+        st.tuples(st.just("spec"), st.sampled_from([FOLDERS, NEWER, changed(FOLDERS, hibernate=True)])),
+        st.tuples(st.just("crash"), st.tuples(st.integers(1, 6), st.booleans())),
+        st.tuples(st.sampled_from(["remove", "silence", "refuse"]), st.sampled_from(PODS)),
+        st.tuples(
+            st.sampled_from(["cordon", "uncordon", "drain", "fail", "give_up", "forget", "back"]),
+            st.sampled_from(NODES),
+        ),
+    ),
+    max_size=15,
+)
+BEGUN = started()
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(OPERATIONS)
+def test_whatever_happens_no_broker_comes_up_empty_beside_its_folder(operations):
+    kube = deepcopy(BEGUN)
+    before, members = homes(kube), {*kube.members["cluster-1"]}
+    kube.put("orders", changed(FOLDERS, lostAfter="never"))
+    for what, value in operations:
+        match what:
+            case "passes":
+                passes(kube, value)
+            case "spec":
+                kube.put("orders", changed(value, lostAfter="never"))
+            case "crash":
+                kube.crash_at, kube.crash_before = kube.writes + value[0], value[1]
+            case "remove":
+                kube.remove("Pod", value)
+            case "silence":
+                kube.down.add(value)
+            case "refuse":
+                kube.refused[Ref(POD.name, "shop", value)] = Refused("a webhook says no")
+            case _:
+                getattr(kube.nodes, what)(value)
+        assert homes(kube).items() <= before.items()
+    kube.crash_at = None
+    kube.down.clear()
+    kube.refused.clear()
+    kube.nodes.heal()
+    kube.put("orders", FOLDERS)
+    converge(kube)
+    end(kube, before)
+    assert {*kube.members["cluster-1"]} == members
+
+
+def passes(kube, number):
+    operator = Operator(kube)
+    for _ in range(number):
+        try:
+            operator.once()
+        except Crash:
+            operator = Operator(kube)
+        kube.step()
 
 
 def held(affinity=None):

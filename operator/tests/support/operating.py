@@ -42,6 +42,8 @@ class World:
         while True:
             await asyncio.sleep(1)
             if not self.is_still:
+                # Each step takes two seconds for those who look at times of objects.
+                self.kube.time = datetime.fromtimestamp(asyncio.get_running_loop().time() - 2, UTC)
                 self.kube.step()
 
     def start(self, name="one", namespaces=("shop",), **settings):
