@@ -10,6 +10,7 @@ from driving import KEY, Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
 from simapi import Crash
 from simkube import SimKube
+from walrus_operator.cli.told import explained
 from walrus_operator.kube.api import Denied
 from walrus_operator.objects import CLAIM, CONFIG_MAP, NODE, POD, VOLUME, Ref
 from walrus_operator.observe.machines import Machine, Volume
@@ -135,6 +136,10 @@ def test_a_broker_whose_node_is_gone_is_replaced_after_a_while(policy):
     assert "node-1, which is gone" in row(kube, 1)["detail"]
     assert [one["uuid"] for one in status(kube)["members"] if one["state"] == "Lost"] == [lost]
     assert lost in members(kube)
+    (cluster,) = [found for ref, found in kube.objects.items() if ref.kind == "WalrusCluster"]
+    told = explained(cluster)
+    assert f"Held up by NodeLost: {detail(kube)}" in told
+    assert any(line.startswith("Who can lift it: it opens by itself") for line in told)
     phases = set()
     kube.time += LATER
     converge(kube, each=lambda: phases.add(status(kube)["phase"]))

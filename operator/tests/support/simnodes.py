@@ -241,15 +241,14 @@ class SimNodes:
         return any(labels <= told for labels in avoided for told in there)
 
     def _is_wanted(self, ref, node):
-        """Whether the pod may lie there by its required node affinity."""
-        affinity = self._kube.objects.get(ref, {"spec": {}})["spec"].get("affinity", {}).get("nodeAffinity")
-        wanted = Volume.parse({"metadata": {"name": ""}, "spec": {"nodeAffinity": _required(affinity)}})
+        """Whether the pod may lie there by the names of nodes in its required node affinity."""
+        affinity = self._kube.objects.get(ref, {"spec": {}})["spec"].get("affinity", {}).get("nodeAffinity", {})
+        terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+        fields = [{"matchFields": term["matchFields"]} for term in terms if "matchFields" in term]
+        wanted = Volume.parse(
+            {"metadata": {"name": ""}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": fields}}}}
+        )
         return bool(wanted.reached_from([Machine.parse(self.manifest(node.name))]))
-
-
-def _required(affinity):
-    """The same as a volume says it."""
-    return {"required": affinity["requiredDuringSchedulingIgnoredDuringExecution"]} if affinity else None
 
 
 def _made_on(claim):

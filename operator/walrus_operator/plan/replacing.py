@@ -141,7 +141,7 @@ def _held(pod: Pod, snapshot: Snapshot, after: timedelta | None) -> Wait | None:
     """What is told of a broker that is away and whose node is there, or cannot be seen."""
     volume, machines = snapshot.volumes.get(pod.name), {one.name: one for one in snapshot.machines}
     hidden = next((snapshot.unseen[kind] for kind in (NODE.name, VOLUME.name) if kind in snapshot.unseen), None)
-    if hidden is not None:
+    if hidden is not None and (pod.node is None or pod.running):
         overdue = pod.unready_since is not None and after is not None and snapshot.at >= pod.unready_since + after
         detail = (
             f"whether the node of {pod.name} is gone cannot be seen, so that nothing replaces it by itself (value"
