@@ -56,7 +56,10 @@ def crash_at_each_write(
 def _keep(kube: SimKube, number: int, left: list[_Left]) -> None:
     """Unless nothing has happened since the last write: then whoever dies here leaves what was left there."""
     hook, kube.at_write = kube.at_write, None
-    seen = pickle.dumps({name: value for name, value in vars(kube).items() if name not in ("calls", "writes")})
+    world = pickle.dumps(kube)
+    counted, kube.calls, kube.writes = (kube.calls, kube.writes), None, 0
+    seen = pickle.dumps(kube)
+    kube.calls, kube.writes = counted
     if not left or (left[-1].act, left[-1].seen) != (number, seen):
-        left.append(_Left(number, pickle.dumps(kube), seen))
+        left.append(_Left(number, world, seen))
     kube.at_write = hook

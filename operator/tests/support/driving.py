@@ -17,6 +17,25 @@ TOPICS = TopicsKey("shop", "orders")
 PASSES_MAX = 200
 
 
+class _Loop:
+    """One event loop for all passes, as a new one for each costs more than the pass; what dies takes it along."""
+
+    def __init__(self):
+        self._runner = asyncio.Runner()
+
+    def run(self, pass_):
+        try:
+            return self._runner.run(pass_)
+        except BaseException:
+            # Nothing that was begun beside it goes on.
+            self._runner.close()
+            self._runner = asyncio.Runner()
+            raise
+
+
+_LOOP = _Loop()
+
+
 class Operator:
     """An operator without memory: each is as good as the one before."""
 
@@ -35,15 +54,15 @@ class Operator:
 
     def once(self, key=KEY):
         """One pass."""
-        return asyncio.run(self.reconciler.reconcile(key))
+        return _LOOP.run(self.reconciler.reconcile(key))
 
     def topics_once(self, key=TOPICS):
         """One pass over the topics."""
-        return asyncio.run(self.topics.reconcile(key))
+        return _LOOP.run(self.topics.reconcile(key))
 
     def look(self, key=KEY):
         """What a pass would begin with."""
-        return asyncio.run(Observer(self.kube, self.kube.brokers, self._tick).look(key))
+        return _LOOP.run(Observer(self.kube, self.kube.brokers, self._tick).look(key))
 
 
 def converge(kube, key=KEY, each=lambda: None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +65,7 @@ def taking_over(manifest: Manifest, found: Manifest) -> Manifest:
 
 def sealed(manifest: Manifest) -> Manifest:
     """The manifest with its hash, by which a later look tells whether it is the one applied."""
-    made = deepcopy(manifest)
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-    annotations = made["metadata"].setdefault("annotations", {})
-    annotations[HASH] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return made
+    metadata = manifest["metadata"]
+    annotations = {**metadata.get("annotations", {}), HASH: hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
