@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from walrus_operator.act import executor
@@ -26,6 +27,7 @@ from walrus_operator.plan import (
     replacing,
     resizing,
     stranded,
+    topics,
 )
 from walrus_operator.plan.actions import FinalizeLevel, RemoveClaim
 from walrus_operator.plan.departing import Next
@@ -44,7 +46,9 @@ class Mistake:
     name: str
     put: Put
     found_by: str
-    """`module.function`, called without arguments."""
+    """`module.function`."""
+    arguments: tuple[str, ...] = ()
+    """With which it is called."""
 
 
 def instead(place: object, name: str, wrong: object) -> Put:
@@ -154,7 +158,74 @@ def _whatever_brokers_become(spec, snapshot, outdated):
     return finalizing.finalize(spec, snapshot, ())
 
 
+def _goes_by_name(topic, rivals, look, shared):
+    seen = look.seen.get(topic.uid)
+    release = topics.HoldTopic(held=False)
+    gone = seen is None or seen.found is None
+    return topics.TopicPlan(topic, (release,) if gone else (topics.RemoveTopic(seen.found.id, ""), release), seen=seen)
+
+
+def _held_always(topic, spec, *, has_the_name):
+    return () if topic.held else (topics.HoldTopic(held=True),)
+
+
+def _younger_first(plan_one):
+    return lambda topic, rivals, look, shared: plan_one(topic, rivals[::-1], look, shared)
+
+
+TOPIC_MISTAKES = [
+    Mistake(
+        "a topic is deleted by its name",
+        instead(topics, "_plan_deletion", _goes_by_name),
+        "test_topics.test_in_doubt_the_topic_stays",
+        ("another",),
+    ),
+    Mistake(
+        "a topic goes that another resource has taken over",
+        instead(topics, "_plan_deletion", _goes_by_name),
+        "test_topics.test_in_doubt_the_topic_stays",
+        ("taken over",),
+    ),
+    Mistake(
+        "a topic that is only observed is changed",
+        instead(topics, "ManagementPolicy", SimpleNamespace(OBSERVE_ONLY=None)),
+        "test_topics.test_a_topic_that_is_only_observed_is_told_of_and_never_changed",
+    ),
+    Mistake(
+        "the younger of two has the topic",
+        instead(topics, "_plan", _younger_first(topics._plan)),
+        "test_topics.test_of_two_that_ask_for_one_topic_the_older_has_it_and_the_other_says_so",
+    ),
+    Mistake(
+        "topics of a paused cluster are changed",
+        instead(topics, "is_paused", lambda _: False),
+        "test_topics.test_topics_of_a_paused_cluster_are_told_of_and_nothing_else",
+    ),
+    Mistake(
+        "a deletion is held that takes no topic along",
+        instead(topics, "_hold", _held_always),
+        "test_topics.test_with_retain_the_topic_stays_and_there_is_no_finalizer",
+    ),
+    Mistake(
+        "a deletion is not held, and the topic stays",
+        instead(topics, "_hold", lambda *_, **__: ()),
+        "test_topics.test_with_delete_the_topic_goes_first",
+    ),
+    Mistake(
+        "what somebody changed stays so",
+        instead(topics, "_changes", lambda *_: ()),
+        "test_topics.test_what_somebody_changed_is_put_right_and_told",
+    ),
+    Mistake(
+        "a topic of no cluster holds up its own deletion",
+        instead(topics, "closed", lambda _: topics.TopicWait(topics.TopicGate.BROKERS_UNAVAILABLE, "")),
+        "test_topics.test_a_deletion_does_not_wait_for_a_cluster_that_is_gone",
+        ("gone",),
+    ),
+]
+
 MISTAKES = [
+    *TOPIC_MISTAKES,
     Mistake(
         "the level rises while a broker of the release before is a member",
         instead(planner, "finalize", _level_of_the_newest),
@@ -414,4 +485,4 @@ def test_a_mistake_that_is_put_back_is_found(mistake, monkeypatch):
     story = getattr(importlib.import_module(module), function)
     mistake.put(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception, KubeError)):
-        story()
+        story(*mistake.arguments)
