@@ -27,6 +27,8 @@ class NodeProcess:
         self.flags = flags
         self.environment: dict[str, str] = {}
         self.cwd: Path | None = None
+        self.behind: tuple[str, ...] = ()
+        """A command that runs the program in its place."""
         self.process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -37,7 +39,7 @@ class NodeProcess:
     def start(self, *more: str) -> "NodeProcess":
         ports = [word for name, port in self.ports.items() for word in (f"--{name}-port", str(port))]
         flags = ("--data-dir", str(self.data), *ports, *ROLLING, *self.flags, *more)
-        command = [sys.executable, "-m", "walrus_node", *flags]
+        command = [*self.behind, sys.executable, "-m", "walrus_node", *flags]
         with self.log.open("ab") as log:
             environment = {**os.environ, "WALRUS_DATA_DIR": "", **self.environment}
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.cwd)
