@@ -12,6 +12,8 @@ it, and no broker that serves is made one of a release that knows less than its 
 """
 
 import json
+from copy import deepcopy
+from functools import cache
 from math import inf
 from typing import ClassVar
 
@@ -84,9 +86,6 @@ OPERATIONS = st.lists(
             st.sampled_from(NODES),
         ),
         st.tuples(st.just("disks"), st.sampled_from([2, 3, 4, inf])),
-        st.tuples(st.just("quota"), st.sampled_from(["4Gi", "7Gi", None])),
-        st.tuples(st.just("driver"), st.booleans()),
-        st.tuples(st.just("infeasible"), st.sampled_from(PODS)),
         st.tuples(st.just("scale"), st.integers(0, 5)),
         st.tuples(st.just("refuse"), st.tuples(st.sampled_from(REFUSED), st.sampled_from(ERRORS))),
         st.tuples(st.sampled_from(["allow", "orphan"]), st.just(None)),
@@ -108,6 +107,38 @@ OPERATIONS = st.lists(
         ),
     ),
     max_size=25,
+)
+
+
+SIZES = [
+    SMALLEST,
+    *(with_pool(SMALLEST, storage={"claim": {"size": size}}) for size in ("2Gi", "2560Mi", "3Gi")),
+    with_pool(changed(SMALLEST, deletionPolicy="Delete"), storage={"claim": {"size": "3Gi"}}),
+    with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}, replicas=4),
+    with_pool(changed(SMALLEST, version="2.0.0"), storage={"claim": {"size": "2Gi"}}),
+    with_pool(changed(SMALLEST, hibernate=True), storage={"claim": {"size": "3Gi"}}),
+]
+GROWTH = st.tuples(st.just("size"), st.sampled_from(range(len(SIZES))))
+RESIZING = st.lists(
+    st.tuples(
+        st.one_of(
+            GROWTH,
+            GROWTH,
+            st.tuples(st.just("crash"), st.tuples(st.integers(1, 8), st.booleans())),
+            st.tuples(st.just("quota"), st.sampled_from(["4Gi", "7Gi", None])),
+            st.tuples(st.just("driver"), st.booleans()),
+            st.tuples(
+                st.sampled_from(["infeasible", "offline", "lose", "silence", "wake", "unready"]),
+                st.sampled_from(PODS[:3]),
+            ),
+            st.tuples(st.just("scale"), st.integers(0, 5)),
+            st.tuples(st.just("pause"), st.booleans()),
+            st.tuples(st.just("delete"), st.just(("StatefulSet", "orders-general"))),
+        ),
+        st.tuples(st.just("passes"), st.integers(0, 15)),
+    ),
+    min_size=3,
+    max_size=12,
 )
 
 
@@ -149,8 +180,11 @@ class Watched(SimKube):
             assert claim is None or not of_others(claim)
         if found is None:
             noted = self.objects.get(REMADE, {"data": {}})["data"].get(name.removeprefix("orders-"))
-            if noted is not None and "walrus.dev/hibernated" not in noted + str(manifest["metadata"]["annotations"]):
-                assert wanted == json.loads(noted)["spec"]["replicas"]
+            if noted is not None and "walrus.dev/hibernated" not in manifest["metadata"]["annotations"]:
+                kept = json.loads(noted)
+                told = kept["metadata"]["annotations"]
+                asked = max(int(told["walrus.dev/replicas"]), int(told.get("walrus.dev/hibernated", 0)))
+                assert wanted == max(kept["spec"]["replicas"], asked)
             return
         had, told = found["spec"]["replicas"], found["metadata"]["annotations"]
         if "walrus.dev/hibernated" in manifest["metadata"]["annotations"]:
@@ -245,11 +279,32 @@ class Watched(SimKube):
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(st.booleans(), st.booleans(), OPERATIONS)
-def test_the_invariants_hold_and_it_heals(volumes_move, volumes_grow, operations):
+@given(st.booleans(), OPERATIONS)
+def test_the_invariants_hold_and_it_heals(volumes_move, operations):
     kube = Watched()
     kube.nodes.volumes_move = volumes_move
-    kube.volumes.default = EXPANDABLE if volumes_grow else kube.volumes.default
+    live(kube, operations)
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(RESIZING)
+def test_the_invariants_hold_while_claims_grow(operations):
+    kube = deepcopy(running())
+    live(kube, [one for both in operations for one in both])
+
+
+@cache
+def running():
+    """A cluster that serves, and whose claims can grow."""
+    kube = Watched()
+    kube.volumes.default = EXPANDABLE
+    put(kube, SMALLEST)
+    converge(kube, KEY)
+    return kube
+
+
+def live(kube, operations):
+    """All that happens, and then it heals."""
     spec = SMALLEST
     put(kube, spec)
     for what, value in operations:
@@ -286,6 +341,11 @@ def test_the_invariants_hold_and_it_heals(volumes_move, volumes_grow, operations
                 getattr(kube.nodes, what)(value)
             case "crowd":
                 kube.nodes.limit_pods(value, 1)
+            case "size":
+                spec = SIZES[value]
+                put(kube, spec)
+            case "offline":
+                kube.volumes.offline.add(value)
             case "quota":
                 kube.volumes.quota = value
             case "driver":

@@ -18,6 +18,7 @@ from walrus_operator.observe import observer
 from walrus_operator.observe.machines import Volume
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan import (
+    auto_growth,
     deletion,
     departing,
     draining,
@@ -270,6 +271,16 @@ MISTAKES = [
         "nobody asks whether claims can grow before the first one is told",
         instead(observer, "stay_small", _nothing_stays_small),
         "test_resizing.test_a_class_that_cannot_is_refused_and_nothing_is_begun",
+    ),
+    Mistake(
+        "claims grow again before their file systems have followed",
+        instead(auto_growth, "_is_settled", lambda *_: True),
+        "test_resizing.test_a_step_waits_until_file_systems_have_followed_the_one_before",
+    ),
+    Mistake(
+        "how claims grow is an input of pods",
+        instead(statefulset, "_storage", statefulset._plain),
+        "test_resizing.test_claims_that_grew_by_themselves_stay_as_they_are_without_it",
     ),
     Mistake(
         "growth waits for brokers that do not serve",

@@ -39,11 +39,26 @@ _SAME_CLASS = (
 )
 
 
+class AutoGrow(Model):
+    """Let the claims of a pool grow by themselves. The spec stays as it is."""
+
+    at: Annotated[int, Field(ge=50, le=95)] = 80
+    """How many percent of a disk of the pool are used when all its claims grow."""
+    step: VolumeSize
+    """By how much they grow each time."""
+    max: VolumeSize
+    """How large they become at most; then `StorageHealthy` says so."""
+
+
 class Claim(Model):
     """A volume that Kubernetes provides for each broker."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
+            (
+                "!has(self.autoGrow) || quantity(self.autoGrow.max).compareTo(quantity(self.size)) >= 0",
+                "autoGrow.max must not be below size",
+            ),
             (
                 _SAME_CLASS,
                 "the storage class of a pool cannot change: add another pool",
@@ -55,6 +70,8 @@ class Claim(Model):
     """Size of each broker's volume. It may grow while brokers serve, where the storage class can expand volumes."""
     storage_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Storage class of the volumes; without it the cluster's default class."""
+    auto_grow: AutoGrow | None = None
+    """Let claims grow by themselves as disks fill up; without it they grow only where `size` does."""
 
 
 class Local(Model):

@@ -20,6 +20,14 @@ def amount_of(quantity: str | int) -> Fraction | None:
     return Fraction(match[1]) * _FACTORS[match[2] or ""] if match else None
 
 
+def quantity_of(amount: Fraction) -> str:
+    """Whole bytes as a quantity, in the largest unit that says it exactly."""
+    for suffix in ("Ti", "Gi", "Mi", "Ki"):
+        if amount % _FACTORS[suffix] == 0:
+            return f"{amount // _FACTORS[suffix]}{suffix}"
+    return str(-(-amount // 1))
+
+
 def bytes_of(quantity: str) -> int:
     """Bytes of a quantity that the models have checked."""
     amount = amount_of(quantity)

@@ -114,7 +114,7 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str, secret: str) -> PodInp
         image=image,
         backend=str(pool.backend),
         fsync=fsync_flag(spec.fsync),
-        storage=_plain(pool.storage),
+        storage=_storage(pool.storage),
         resources=_plain(pool.resources) if pool.resources else {},
         node_selector=dict(pool.node_selector or {}),
         tolerations=[_plain(toleration) for toleration in pool.tolerations or ()],
@@ -360,6 +360,13 @@ def _claims(owner: Owner, pool: str, storage: Storage, size: str | None) -> Mani
         "spec": spec,
     }
     return {"volumeClaimTemplates": [template]}
+
+
+def _storage(storage: Storage) -> dict[str, Any]:
+    """What pods have of it: how its claims grow is no matter of theirs."""
+    told = _plain(storage)
+    told.get("claim", {}).pop("autoGrow", None)
+    return told
 
 
 def _plain(model: Any) -> dict[str, Any]:

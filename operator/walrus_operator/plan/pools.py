@@ -15,6 +15,7 @@ from walrus_operator.objects import Manifest
 from walrus_operator.observe.snapshot import Snapshot
 from walrus_operator.plan.accepted import last_accepted
 from walrus_operator.plan.actions import Gate, Wait
+from walrus_operator.plan.auto_growth import wanted_size
 from walrus_operator.plan.shrinking import too_few
 
 
@@ -102,7 +103,7 @@ def _plan(pool: Pool, wanted: PodInputs, found: Manifest | None, snapshot: Snaps
     if found is None:
         first = _first_replicas(pool, snapshot)
         return PoolPlan(PoolFacts(wanted, first, first), pool.replicas)
-    applied, size = _applied(found), pool.storage.size
+    applied, size = _applied(found), wanted_size(pool, snapshot)
     refused: tuple[Wait, ...] = ()
     if applied is not None:
         wanted = replace(wanted, others=applied.others)

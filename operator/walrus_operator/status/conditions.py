@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from walrus_operator.api.cluster import AutoGrow
 from walrus_operator.api.status import BrokerRow, Condition
 from walrus_operator.desired.names import DRAIN
 from walrus_operator.observe.snapshot import Broker, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Action, Gate, Wait
 
 DISK_PERCENT_MAX = 90
+STEP = 5
+"""Percent in which rows tell how full disks are."""
 
 
 class Type(StrEnum):
@@ -54,6 +57,7 @@ class Reason(StrEnum):
     CONVERGED = "Converged"
     HEALTHY = "Healthy"
     DISK_PRESSURE = "DiskPressure"
+    AUTO_GROW_EXHAUSTED = "AutoGrowExhausted"
     CLAIM_PENDING = "ClaimPending"
     LOST_DISK = "LostDisk"
     LOST_NODE = "LostNode"
@@ -119,6 +123,8 @@ class Facts:
     """Pods that are made from something else than the spec says now."""
     done: Sequence[Action]
     waits: Sequence[Wait]
+    exhausted: Mapping[str, AutoGrow] = field(default_factory=dict)
+    """Pools whose claims grow by themselves and are as large as they may be."""
     hibernates: bool = False
     """Whether the spec in force wants no broker to run."""
 
@@ -292,6 +298,9 @@ def _storage_healthy(facts: Facts) -> Answer:
     lost = sorted(name for name, claim in claims.items() if claim.phase == "Lost")
     if lost:
         return Answer(Type.STORAGE_HEALTHY, False, Reason.LOST_DISK, f"lost volumes of claims: {', '.join(lost)}")
+    spent = _spent(facts)
+    if spent:
+        return Answer(Type.STORAGE_HEALTHY, False, Reason.AUTO_GROW_EXHAUSTED, spent)
     full = [row for row in facts.rows if (row.disk_percent or 0) >= DISK_PERCENT_MAX]
     if full:
         names = ", ".join(f"{row.pod} {row.disk_percent} %" for row in full)
@@ -307,6 +316,18 @@ def _storage_healthy(facts: Facts) -> Answer:
     if not any(row.disk_percent is not None for row in facts.rows):
         return Answer(Type.STORAGE_HEALTHY, None, Reason.UNKNOWN, "no broker answers the operator")
     return Answer(Type.STORAGE_HEALTHY, True, Reason.HEALTHY, f"every disk that answers is below {DISK_PERCENT_MAX} %")
+
+
+def _spent(facts: Facts) -> str:
+    """Which disks fill up although their claims may not grow any more. Rows tell in steps, so the mark is one, too."""
+    told = []
+    for pool, auto in facts.exhausted.items():
+        mark = auto.at - auto.at % STEP
+        rows = [row for row in facts.rows if row.pool == pool and (row.disk_percent or 0) >= mark]
+        if rows:
+            full = ", ".join(f"{row.pod} {row.disk_percent} %" for row in rows)
+            told.append(f"the claims of pool {pool} have autoGrow.max ({auto.max}), and disks fill up: {full}")
+    return "; ".join([*told, "raise it, let records go (retention), or add brokers"]) if told else ""
 
 
 def _give_up(facts: Facts, member: Member, by: Broker) -> str:

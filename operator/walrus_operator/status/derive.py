@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from walrus_operator.api.cluster import ClusterSpec
+from walrus_operator.api.cluster import AutoGrow, ClusterSpec
 from walrus_operator.api.status import (
     BrokerRow,
     ClusterStatus,
@@ -20,12 +20,12 @@ from walrus_operator.api.status import (
 from walrus_operator.observe.pods import Pod
 from walrus_operator.observe.snapshot import Broker, Member, Replication, Snapshot
 from walrus_operator.plan.actions import REFUSED, Done, EnlargeClaim, Gate, Plan, RemakeSet, Wait
+from walrus_operator.plan.auto_growth import is_at_its_end
 from walrus_operator.plan.pools import volume_size
 from walrus_operator.plan.stranded import stranded
-from walrus_operator.status.conditions import HOLDING, RESIZING, Facts, answers, conditions
+from walrus_operator.status.conditions import HOLDING, RESIZING, STEP, Facts, answers, conditions
 from walrus_operator.status.listeners import listener_rows
 
-_STEP = 5
 _ANSWERED = frozenset({"Serving", "NotReady", "Unreachable", "Waiting"})
 _DETAIL = 300
 _POOLS = 64
@@ -42,7 +42,18 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     desired = spec.brokers if spec else before.get("replicas", 0)
     replication = Replication(spec.replication.factor, spec.replication.acknowledged_by) if spec else None
     hibernates = spec is not None and spec.hibernate
-    facts = Facts(snapshot, rows, desired, replication, leader, plan.outdated, done.actions, waits, hibernates)
+    facts = Facts(
+        snapshot,
+        rows,
+        desired,
+        replication,
+        leader,
+        plan.outdated,
+        done.actions,
+        waits,
+        _exhausted(spec, snapshot),
+        hibernates,
+    )
     answered = answers(facts)
     generation = snapshot.cluster.generation
     known = [broker for broker in snapshot.brokers.values() if broker is not None]
@@ -71,6 +82,12 @@ def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[st
     )
     made: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     return made
+
+
+def _exhausted(spec: ClusterSpec | None, snapshot: Snapshot) -> dict[str, AutoGrow]:
+    """Pools whose claims grow by themselves and are as large as they may be."""
+    pools = [pool for pool in spec.pools if is_at_its_end(pool, snapshot)] if spec is not None else []
+    return {pool.name: auto for pool in pools if (claim := pool.storage.claim) and (auto := claim.auto_grow)}
 
 
 def _rows(
@@ -162,9 +179,9 @@ def _percent(broker: Broker, before: int | None) -> int | None:
     if broker.bytes_total <= 0:
         return None
     exact = 100 * (broker.bytes_total - broker.bytes_free) / broker.bytes_total
-    if before is not None and before - _STEP / 2 <= exact < before + 1.5 * _STEP:
+    if before is not None and before - STEP / 2 <= exact < before + 1.5 * STEP:
         return before
-    return int(exact // _STEP) * _STEP
+    return int(exact // STEP) * STEP
 
 
 def _phase(
