@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from driving import Operator, condition, converge, status
@@ -10,8 +10,10 @@ from examples import SMALLEST, changed, with_pool
 from simapi import Crash
 from simkube import SimKube
 from walrus_operator.api.units import amount_of
+from walrus_operator.cli.told import explained
 from walrus_operator.kube.api import Unreachable
 from walrus_operator.objects import CLAIM, CONFIG_MAP, STATEFUL_SET, Ref, uid_of
+from walrus_operator.status.writing import Writing
 
 SET = Ref(STATEFUL_SET.name, "shop", "orders-general")
 REMADE = Ref(CONFIG_MAP.name, "shop", "orders-remade")
@@ -399,6 +401,26 @@ def test_a_pool_that_leaves_while_its_set_is_made_anew():
     assert condition(kube, "Ready")["status"] == "True", status(kube)
 
 
+def test_a_cluster_that_is_deleted_while_its_set_is_made_anew_leaves_pods_to_the_next_one_of_its_name():
+    kube = started()
+    before = uids(kube)
+    kube.put("orders", TWENTY)
+    operator = Operator(kube)
+    while SET in kube.objects and "deletionTimestamp" not in kube.objects[SET]["metadata"]:
+        operator.once()
+        if "deletionTimestamp" not in kube.objects[SET]["metadata"]:
+            kube.step()
+    kube.remove("WalrusCluster", "orders")
+    while kube.step():
+        pass
+    assert uids(kube) == before
+    kube.put("orders", TWENTY)
+    converge(kube)
+    assert condition(kube, "Ready")["status"] == "True", status(kube)
+    assert has(kube) == ["20Gi"] * 3
+    assert len(kube.members["cluster-1"]) == 3
+
+
 def test_the_claim_of_a_broker_that_went_stays_as_it_is():
     kube = started(sized("10Gi", replicas=4))
     kube.put("orders", TEN)
@@ -539,3 +561,68 @@ def test_a_crash_at_any_write_of_a_step_is_no_second_step(before):
 
     writes, _ = story(None)
     assert all(story(crash_at)[1] == 1 for crash_at in range(1, writes + 1))
+
+
+# When disks are full
+
+
+def clocked(kube):
+    """An operator whose clocks show the same time."""
+    operator = Operator(kube)
+    operator.reconciler._monotonic = lambda: operator.now.timestamp()
+    return operator
+
+
+def minutes(operator, number, used=str):
+    """So many passes, a minute apart."""
+    for minute in range(number):
+        used(minute)
+        operator.now += timedelta(minutes=1)
+        operator.once()
+
+
+def full_at(kube):
+    return {row["pod"]: row.get("diskFullAt") for row in status(kube)["brokers"]}
+
+
+def test_when_a_disk_is_full_is_told_after_a_while_and_written_rarely():
+    kube = started()
+    used = filled(kube)
+    used["orders-general-1"] = 10
+    operator = clocked(kube)
+    operator.once()
+    minutes(operator, 5, lambda minute: used.update({"orders-general-1": 10 + minute}))
+    assert set(full_at(kube).values()) == {None}
+    written = []
+    for minute in range(5, 30):
+        used["orders-general-1"] = 10 + minute
+        minutes(operator, 1)
+        written.append(full_at(kube)["orders-general-1"])
+    assert written[-1] is not None
+    left = datetime.fromisoformat(written[-1]) - operator.now
+    assert timedelta(minutes=50) <= left <= timedelta(minutes=75)
+    assert len(set(written[-10:])) == 1
+    assert full_at(kube)["orders-general-0"] is None
+    found = kube.objects[Ref("WalrusCluster", "shop", "orders")]
+    assert any(f"The disk of orders-general-1 is full at {written[-1]}" in line for line in explained(found))
+    minutes(operator, 6 * 60)
+    assert full_at(kube)["orders-general-1"] is None
+
+
+def test_a_forecast_that_moves_is_written_once_a_minute_at_most():
+    before = {"brokers": [{"pod": "a", "diskFullAt": "2026-01-01T00:00:00Z"}]}
+    after = {"brokers": [{"pod": "a", "diskFullAt": "2026-01-02T00:00:00Z"}]}
+    writing = Writing()
+    writing.wrote("uid", before, before, 0.0)
+    assert writing.due_s("uid", before, after, 10.0) == 50.0
+
+
+def test_an_operator_that_comes_up_keeps_the_forecast_of_the_one_before():
+    kube = started()
+    used = filled(kube)
+    operator = clocked(kube)
+    minutes(operator, 30, lambda minute: used.update({"orders-general-1": minute}))
+    told_before = full_at(kube)["orders-general-1"]
+    assert told_before is not None
+    Operator(kube).once()
+    assert full_at(kube)["orders-general-1"] == told_before

@@ -25,6 +25,7 @@ from walrus_operator.plan.patience import Patience
 from walrus_operator.plan.planner import plan
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import About, Event, events
+from walrus_operator.status.forecast import Forecasts
 from walrus_operator.status.writing import Writing, differing
 
 log = logging.getLogger(__name__)
@@ -89,19 +90,21 @@ class Reconciler:
         # Only how often something is tried or told is remembered: what is to be done never depends on it.
         self._patience = Patience()
         self._writing = Writing()
+        self._forecasts = Forecasts()
 
     async def reconcile(self, key: Key) -> Pass | None:
         """One pass; None where there is no such cluster, or it is being deleted. Raises `KubeError`."""
         snapshot = await self._observer.look(key)
         if snapshot is None:
             self._patience.forget(key)
+            self._forecasts.forget(key)
             return None
         if snapshot.cluster.deleting:
             return await self._end(snapshot)
         todo = self._plan(snapshot)
         todo = self._contested.held(todo)
         done = await self._executor.act(todo, snapshot)
-        status = derive(snapshot, todo, done, self._now())
+        status = derive(snapshot, todo, done, self._now(), self._forecasts.look(snapshot))
         happened = events(snapshot.cluster.status, status, done)
         written, due = await self._tell(snapshot.cluster, status)
         await self._recorder.record(snapshot.cluster, happened)

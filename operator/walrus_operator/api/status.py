@@ -60,6 +60,8 @@ class BrokerRow(Model):
     """Why its synced writes are cached."""
     disk_percent: int | None = None
     """How full its disk is, in steps of five."""
+    disk_full_at: Annotated[str, Field(max_length=32)] | None = None
+    """When its disk is full, if it fills up as in the last hours; not told where that is more than a month."""
     claim_size: Annotated[str, Field(max_length=32)] | None = None
     """What its claim has of what it asks for."""
     claim_state: Literal["Pending", "Bound", "Growing", "FileSystemGrowing", "Refused", "Lost"] | None = None

@@ -73,6 +73,10 @@ def explained(found: Manifest) -> list[str]:
         if row["state"] != "Serving":
             why = f": {row['detail']}" if row.get("detail") else ""
             lines.append(f"Broker {row['pod']} is {row['state']}{why}")
+        if row.get("diskFullAt"):
+            lines.append(
+                f"The disk of {row['pod']} is full at {row['diskFullAt']}, if it goes on as in the last hours."
+            )
     return lines
 
 

@@ -24,19 +24,27 @@ from walrus_operator.plan.auto_growth import is_at_its_end
 from walrus_operator.plan.pools import volume_size
 from walrus_operator.plan.stranded import stranded
 from walrus_operator.status.conditions import HOLDING, RESIZING, STEP, Facts, answers, conditions
+from walrus_operator.status.forecast import settled
 from walrus_operator.status.listeners import listener_rows
 
 _ANSWERED = frozenset({"Serving", "NotReady", "Unreachable", "Waiting"})
 _DETAIL = 300
 _POOLS = 64
+_UNKNOWN: Mapping[str, datetime | None] = {}
 
 
-def derive(snapshot: Snapshot, plan: Plan, done: Done, now: datetime) -> dict[str, Any]:
-    """The status as the API server shall have it: of the spec in force, and what of the present one is refused."""
+def derive(
+    snapshot: Snapshot, plan: Plan, done: Done, now: datetime, forecasts: Mapping[str, datetime | None] = _UNKNOWN
+) -> dict[str, Any]:
+    """The status as the API server shall have it: of the spec in force, and what of the present one is refused.
+
+    *forecasts* tell when the disks of pods are full.
+    """
     spec = plan.spec
     before = snapshot.cluster.status
+    full = {row["pod"]: settled(row["pod"], forecasts, row.get("diskFullAt"), now) for row in before.get("brokers", ())}
     waits = (*done.waits, *plan.waits)
-    rows = _rows(spec, snapshot, before, waits)
+    rows = _rows(spec, snapshot, before, waits, full)
     leading = snapshot.leader()
     leader = leading[0] if leading else None
     desired = spec.brokers if spec else before.get("replicas", 0)
@@ -91,7 +99,11 @@ def _exhausted(spec: ClusterSpec | None, snapshot: Snapshot) -> dict[str, AutoGr
 
 
 def _rows(
-    spec: ClusterSpec | None, snapshot: Snapshot, before: Mapping[str, Any], waits: Sequence[Wait]
+    spec: ClusterSpec | None,
+    snapshot: Snapshot,
+    before: Mapping[str, Any],
+    waits: Sequence[Wait],
+    full: Mapping[str, str | None],
 ) -> list[BrokerRow]:
     """A row for every pod that there is, and every one that there should be; the last ones, where none can be seen."""
     if snapshot.hides_brokers():
@@ -107,12 +119,27 @@ def _rows(
     former = {row["pod"]: row for row in before.get("brokers", ())}
     pods = {**expected, **{name: pod.pool for name, pod in snapshot.pods.items()}}
     return [
-        _row(name, pool, snapshot, former.get(name, {}), [wait.detail for wait in waits if wait.about == name])
+        _row(
+            name,
+            pool,
+            snapshot,
+            former.get(name, {}),
+            waits_for=[wait.detail for wait in waits if wait.about == name],
+            full_at=full.get(name),
+        )
         for name, pool in sorted(pods.items(), key=lambda item: (item[1], len(item[0]), item[0]))
     ]
 
 
-def _row(name: str, pool: str, snapshot: Snapshot, before: Mapping[str, Any], waits_for: Sequence[str]) -> BrokerRow:
+def _row(
+    name: str,
+    pool: str,
+    snapshot: Snapshot,
+    before: Mapping[str, Any],
+    *,
+    waits_for: Sequence[str],
+    full_at: str | None,
+) -> BrokerRow:
     pod, broker = snapshot.pods.get(name), snapshot.brokers.get(name)
     state = _state(pod, broker, before)
     row: dict[str, Any] = {"pod": name, "pool": pool, "state": state, "drain_percent": _drained(name, snapshot)}
@@ -138,6 +165,7 @@ def _row(name: str, pool: str, snapshot: Snapshot, before: Mapping[str, Any], wa
             "synced_writes": broker.synced_writes or None,
             "cached_reason": broker.cached_reason or None,
             "disk_percent": _percent(broker, before.get("diskPercent")),
+            "disk_full_at": full_at,
             "version": broker.version or None,
             "level_known": broker.level_known or None,
             "wire_versions": str(broker.wire) if broker.wire is not None else None,

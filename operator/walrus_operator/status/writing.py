@@ -12,7 +12,7 @@ FIGURES_S = 60.0
 _CONTESTED_MAX_S = 960.0
 
 _FIGURES = frozenset({"leader", "term", "underReplicated"})
-_ROW_FIGURES = frozenset({"role", "segmentsLed", "diskPercent", "drainPercent", "restarts"})
+_ROW_FIGURES = frozenset({"role", "segmentsLed", "diskPercent", "diskFullAt", "drainPercent", "restarts"})
 _COUNT = re.compile(r"(?<![-\w.])\d+(?:\.\d+)?(?![-\w.])")
 
 
