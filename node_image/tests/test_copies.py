@@ -4,13 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from node_process import NodeProcess
 from text_client import say
+from volumes import mounted, needed
 from waiting import wait_until
 from walrus_client.admin import AdminClient
 
@@ -126,24 +127,16 @@ def test_a_silent_node_is_made_up_for_after_the_grace_by_one_that_is_there(node:
 
 
 @pytest.fixture
-def small_disk(node: Make) -> Iterator[Make]:
-    """Makes nodes whose data lie on file systems of 256 MiB, one for each."""
-    mounted: list[Path] = []
+def small_disk(node: Make, tmp_path: Path) -> Make:
+    """Makes nodes whose data lie on volumes of 256 MiB, one for each."""
+    needed(tmp_path / "probe")
 
     def make(*flags: str) -> NodeProcess:
         made = node(*flags)
-        made.data.mkdir(parents=True)
-        command = ["mount", "-t", "tmpfs", "-o", "size=256m", "none", str(made.data)]
-        tried = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        if tried.returncode:
-            pytest.skip(f"NOT RUN: this user cannot mount a file system: {tried.stderr.strip()}")
-        mounted.append(made.data)
+        made.behind = mounted(made.data, "256m")
         return made
 
-    yield make
-    for path in mounted:
-        # The nodes still run, and the file system goes with the last file that they have open.
-        subprocess.run(["umount", "--lazy", str(path)], check=True, timeout=60)
+    return make
 
 
 def test_a_node_that_joins_takes_its_share_of_the_copies(small_disk: Make) -> None:

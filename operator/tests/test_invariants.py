@@ -286,7 +286,7 @@ def test_the_invariants_hold_and_it_heals(volumes_move, operations):
     live(kube, operations)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(RESIZING)
 def test_the_invariants_hold_while_claims_grow(operations):
     kube = deepcopy(running())
