@@ -8,13 +8,17 @@ use crate::offsets::Place;
 use crate::record::Record;
 use crate::subscription::subscribes;
 
+/// Places that one record forgets at most. With the longest name that a group can have such a record takes 17 MiB, and no append
+/// takes more than 24.
+const PLACES_MAX: usize = 256;
+
 impl Group {
     /// The group is to be forgotten with all that it has committed; refused while it has members. Answered, where somebody asks,
     /// once that is stored.
     pub fn delete(&mut self, ticket: Option<Ticket>) -> Vec<Effect> {
         if self.state == State::Empty {
-            let record = Record::Gone { offsets: self.places() };
-            self.store(record, Storing::Gone { ticket });
+            let offsets = self.forget_all_but_the_last(self.places());
+            self.store(Record::Gone { offsets }, Storing::Gone { ticket });
         } else if let Some(ticket) = ticket {
             self.answer(ticket, Answer::Forgotten(Err(Refusal::NonEmpty)));
         }
@@ -23,8 +27,19 @@ impl Group {
 
     /// Offsets of the group are to be forgotten; those of other places stay. Answered once that is stored.
     pub fn forget(&mut self, places: BTreeSet<Place>, ticket: Ticket) -> Vec<Effect> {
-        self.store(Record::Forgotten(places.clone()), Storing::Forgotten { ticket, places });
+        let places = self.forget_all_but_the_last(places);
+        self.store(Record::Forgotten(places.clone()), Storing::Forgotten { ticket: Some(ticket), places });
         self.effects()
+    }
+
+    /// Forgets places by records of which each fits into an append; answers those that are left for the last one.
+    fn forget_all_but_the_last(&mut self, mut places: BTreeSet<Place>) -> BTreeSet<Place> {
+        while let Some(next) = places.iter().nth(PLACES_MAX).copied() {
+            let rest = places.split_off(&next);
+            self.store(Record::Forgotten(places.clone()), Storing::Forgotten { ticket: None, places });
+            places = rest;
+        }
+        places
     }
 
     /// Whether a consumer of the group reads a topic; true as well where a member does not say what it reads.

@@ -89,7 +89,7 @@ pub(crate) enum Storing {
     /// The group has no members any more: nobody waits for that.
     Nothing,
     /// Offsets are forgotten.
-    Forgotten { ticket: Ticket, places: BTreeSet<Place> },
+    Forgotten { ticket: Option<Ticket>, places: BTreeSet<Place> },
     /// The group is forgotten.
     Gone { ticket: Option<Ticket> },
 }
@@ -210,7 +210,9 @@ impl Group {
             }
             Some(Storing::Forgotten { ticket, places }) => {
                 self.offsets.retain(|place, _| !places.contains(place));
-                self.answer(ticket, Answer::Forgotten(Ok(())));
+                if let Some(ticket) = ticket {
+                    self.answer(ticket, Answer::Forgotten(Ok(())));
+                }
             }
             Some(Storing::Gone { ticket }) => self.gone(ticket),
             Some(Storing::Nothing) | None => {}
@@ -228,10 +230,13 @@ impl Group {
                 Storing::Offsets { ticket, .. } => {
                     self.answer(ticket, Answer::Committed(Err(Refusal::NotCoordinator)));
                 }
-                Storing::Forgotten { ticket, .. } | Storing::Gone { ticket: Some(ticket) } => {
+                Storing::Forgotten { ticket: Some(ticket), .. } | Storing::Gone { ticket: Some(ticket) } => {
                     self.answer(ticket, Answer::Forgotten(Err(Refusal::NotCoordinator)));
                 }
-                Storing::Shares(_) | Storing::Gone { ticket: None } | Storing::Nothing => {}
+                Storing::Forgotten { ticket: None, .. }
+                | Storing::Shares(_)
+                | Storing::Gone { ticket: None }
+                | Storing::Nothing => {}
             }
         }
         for id in self.members.keys().cloned().collect::<Vec<_>>() {

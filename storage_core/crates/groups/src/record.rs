@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::offsets::{Committed, Place};
 
 /// A record of a group. A later one of the same kind replaces an earlier one; offsets, those of the same places. One about many places
-/// is stored as a whole or not at all.
+/// is stored as a whole or not at all; many places are forgotten by several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The group as its members have formed it.

@@ -81,6 +81,43 @@ fn a_group_that_nobody_uses_is_forgotten_by_a_record_and_not_before_its_time() {
     assert!(restored(&log).group(&name("g")).is_none());
 }
 
+/// All that was to be forgotten of a group was one append, which is refused where it is too long. The coordinator ended each time, and
+/// with it all other groups of its log had none for a moment, again and again once the group was to be forgotten for its age.
+#[test]
+fn a_group_of_any_size_is_forgotten_in_appends_that_are_not_too_long() {
+    const APPEND_BYTES_MAX: usize = 24 << 20;
+    let long = "g".repeat(65_535);
+    let is_short = |entries: &[Entry]| {
+        entries.iter().map(|entry| entry.key.len() + 64).sum::<usize>() < APPEND_BYTES_MAX
+    };
+    let mut coordinator = fresh();
+    for partition in 0..600 {
+        commit(&mut coordinator, &long, partition, 7);
+        store_all(&mut coordinator);
+    }
+    coordinator.record_again();
+    let log = store_all(&mut coordinator);
+    let forget = (0..300).map(at).collect();
+    let ticket = coordinator.ask(&name(&long), 0, |group, ticket, _| group.forget(forget, ticket));
+    assert!(coordinator.take_answers().iter().all(|(answered, _)| *answered != ticket));
+    let forgotten = store_lots(&mut coordinator);
+    assert!(forgotten.iter().all(|entries| is_short(entries)));
+    assert!(coordinator.take_answers().contains(&(ticket, Answer::Forgotten(Ok(())))));
+    assert_eq!([299, 300].map(|partition| offset(&coordinator, &long, partition)), [None, Some(7)]);
+    let ticket = coordinator.ask(&name(&long), 0, |group, ticket, _| group.delete(Some(ticket)));
+    let (first, entries) = coordinator.next_lot(THEN_MS).unwrap();
+    assert!(is_short(&entries));
+    coordinator.recorded(first, 0);
+    assert_eq!(coordinator.take_answers(), [], "not before all is stored");
+    coordinator.record_again(); // what is forgotten already must not come back
+    let last = store_lots(&mut coordinator);
+    assert!(last.iter().all(|entries| is_short(entries)));
+    assert_eq!(coordinator.take_answers(), [(ticket, Answer::Forgotten(Ok(())))]);
+    assert!(coordinator.group(&name(&long)).is_none());
+    let whole = [log, forgotten.concat(), entries, last.concat()].concat();
+    assert!(restored(&whole).group(&name(&long)).is_none());
+}
+
 #[test]
 fn no_group_is_forgotten_soon_after_a_takeover() {
     let mut coordinator = fresh();

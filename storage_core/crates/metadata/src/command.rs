@@ -14,7 +14,7 @@ use crate::compaction::{CompactionOffer, PassEnd, Replacement};
 use crate::organisation::OrganisationLimits;
 use crate::rejection::CommandRejection;
 use crate::retention::Contents;
-use crate::state::{Listener, NodeState, first_level};
+use crate::state::{Listener, NodeState, first_level, is_zero};
 
 /// Version of the envelope's JSON. A newer one is rejected by every node alike.
 pub const ENVELOPE_VERSION: u32 = 1;
@@ -52,11 +52,6 @@ impl Envelope {
         }
         Ok(envelope)
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes what it serializes by reference")]
-pub(crate) fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 #[derive(Deserialize)]

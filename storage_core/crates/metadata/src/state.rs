@@ -10,7 +10,6 @@ use uuid::Uuid;
 use walrus_model::{Descriptor, DiskId, Epoch, NodeId, Offset, ProcessId, ReplicaRef, Replication, TopicId};
 
 use crate::cluster_config::ClusterConfig;
-use crate::command::is_zero;
 use crate::compaction::TombstoneMarks;
 use crate::creations::Creations;
 use crate::leads::Leads;
@@ -23,6 +22,11 @@ use crate::topic_config::TopicConfig;
 
 /// Level of commands of a new cluster, and of processes that do not say theirs.
 pub(crate) const FIRST_LEVEL: u32 = 1;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes what it serializes by reference")]
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 pub(crate) fn first_level() -> u32 {
     FIRST_LEVEL

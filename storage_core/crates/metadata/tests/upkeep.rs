@@ -506,11 +506,8 @@ fn nodes_that_join_take_their_share_from_the_fullest_disks_and_no_segment_lacks_
         world.hold();
         assert!(world.sealed().iter().all(|segment| world.verified(segment) >= 3));
         let moves = upkeep(&world.metadata, &world.present());
-        assert!(
-            moves.progress.moving as usize
-                + moves.changes.iter().map(|change| change.added.len()).sum::<usize>()
-                <= 4
-        );
+        let added: usize = moves.changes.iter().map(|change| change.added.len()).sum();
+        assert!(moves.progress.moving + added as u64 <= 4);
         if !world.keep() {
             break;
         }

@@ -128,6 +128,7 @@ pub const METADATA: Layout = Layout {
         ("cluster_config.rs", "rules"),
         ("command.rs", "rules"),
         ("comparison.rs", "rules"),
+        ("disks.rs", "rules"),
         ("expiry.rs", "rules"),
         ("levels.rs", "rules"),
         ("listing.rs", "rules"),
