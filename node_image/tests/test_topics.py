@@ -23,7 +23,8 @@ walrus_core = pytest.importorskip("walrus_core")
 Make = Callable[..., NodeProcess]
 TIMEOUT_S = 120.0
 PAGE = Path(__file__).parents[2] / "docs/reference/topics.md"
-LEVEL = walrus_core.Metadata.LEVEL
+LEVEL = 7
+"""The level of commands that brought `walrus.leaders`."""
 
 
 def address(node: NodeProcess) -> str:
