@@ -6,6 +6,7 @@ from copy import deepcopy
 from datetime import timedelta
 
 import pytest
+from crashing import converge_over_crashes
 from driving import KEY, Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
 from simapi import Crash
@@ -443,13 +444,7 @@ def test_an_operator_that_dies_at_any_write_is_followed_by_one_that_ends_it(befo
         first = kube.writes
         kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
         kube.time += LATER
-        crashes = 0
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                kube.crash_at, crashes = None, crashes + 1
+        crashes = converge_over_crashes(kube)
         end(kube, [lost])
         assert kube.given_up == [lost]
         return kube.writes - first, crashes

@@ -4,6 +4,7 @@ from copy import deepcopy
 from datetime import timedelta
 
 import pytest
+from crashing import converge_over_crashes
 from driving import Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
 from hypothesis import given, settings
@@ -229,13 +230,7 @@ def test_an_operator_that_dies_at_any_write_of_a_roll_leaves_every_broker_its_no
         expected, first = homes(kube), kube.writes
         kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
         kube.put("orders", NEWER)
-        crashes = 0
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                kube.crash_at, crashes = None, crashes + 1
+        crashes = converge_over_crashes(kube)
         end(kube, expected)
         return kube.writes - first, crashes
 

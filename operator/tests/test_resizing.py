@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from crashing import converge_over_crashes
 from driving import Operator, condition, converge, status
 from examples import SMALLEST, changed, with_pool
-from simapi import Crash
 from simkube import SimKube
 from walrus_operator.api.units import amount_of
 from walrus_operator.cli.told import explained
@@ -333,13 +333,7 @@ def test_a_crash_at_any_write_leads_to_the_same_end(before):
         kube = deepcopy(ready)
         kube.put("orders", TWENTY)
         kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
-        crashes = 0
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                kube.crash_at, crashes = None, crashes + 1
+        crashes = converge_over_crashes(kube)
         assert condition(kube, "Ready")["status"] == "True"
         assert has(kube) == ["20Gi"] * 3
         assert template(kube) == "20Gi"
@@ -548,13 +542,7 @@ def test_a_crash_at_any_write_of_a_step_is_no_second_step(before):
         used = filled(kube)
         used["orders-general-0"] = 85
         kube.crash_at, kube.crash_before = None if crash_at is None else first + crash_at, before
-        crashes = 0
-        while True:
-            try:
-                converge(kube)
-                break
-            except Crash:
-                kube.crash_at, crashes = None, crashes + 1
+        crashes = converge_over_crashes(kube)
         assert has(kube) == ["15Gi"] * 3
         assert uids(kube) == pods
         return kube.writes - first, crashes
@@ -574,7 +562,7 @@ def clocked(kube):
 
 
 def minutes(operator, number, used=str):
-    """So many passes, a minute apart."""
+    """The operator makes so many passes, a minute apart."""
     for minute in range(number):
         used(minute)
         operator.now += timedelta(minutes=1)

@@ -19,7 +19,7 @@ NAME = "__name__"
 Labels = frozenset[tuple[str, str]]
 Vector = dict[Labels, float]
 Samples = Mapping[Labels, list[tuple[float, float]]]
-"""Of each series, its times in seconds and values."""
+"""The samples of each series: times in seconds, and values."""
 
 _TOKEN = re.compile(r'\s*(?:(?P<text>"[^"]*")|(?P<word>[A-Za-z_][\w:]*)|(?P<number>\d+[smh]?)|(?P<sign>[=!<>~]+|\S))')
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {

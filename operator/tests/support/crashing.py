@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from driving import converge
+from simapi import Crash
 from simkube import SimKube
 
 Act = Callable[[SimKube], object]
@@ -51,6 +52,18 @@ def crash_at_each_write(
             settle(world)
         check(world)
     return kube
+
+
+def converge_over_crashes(kube: SimKube) -> int:
+    """Operators go on from each other until one gets through; the next ones do not die. Returns how many died."""
+    crashes = 0
+    while True:
+        try:
+            converge(kube)
+        except Crash:
+            kube.crash_at, crashes = None, crashes + 1
+        else:
+            return crashes
 
 
 def _keep(kube: SimKube, number: int, left: list[_Left]) -> None:

@@ -60,7 +60,7 @@ class Facts:
     troubles: Mapping[str, str]
     """Why brokers could not be asked, by pod."""
     definitions: Mapping[str, Manifest | Hidden | None]
-    """Of the resources, by name."""
+    """The definitions of the resources, by name."""
     operator_namespace: str
     lease: Manifest | Hidden | None
     operators: Sequence[Pod] | Hidden
