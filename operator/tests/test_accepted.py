@@ -68,6 +68,17 @@ def test_repairs_go_on_as_the_last_accepted_spec_says_over_restarts_and_without_
     assert status(kube)["readyReplicas"] == 3
 
 
+def test_brokers_whose_statefulset_was_deleted_come_back_while_a_spec_is_refused():
+    kube = started()
+    kube.put("orders", {**SMALLEST, "unknown": 1})
+    kube.remove("StatefulSet", "orders-general")
+    kube.step()
+    assert not kube.pods()
+    converge(kube)
+    assert condition(kube, "SpecAccepted")["status"] == "False"
+    assert status(kube)["readyReplicas"] == 3
+
+
 def test_a_release_that_fails_is_taken_back_to_the_accepted_one_while_a_later_spec_is_refused():
     kube = started()
     kube.put("orders", changed(size(SMALLEST, "2Gi"), version="2.0.0"))

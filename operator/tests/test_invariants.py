@@ -279,9 +279,9 @@ class Watched(SimKube):
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(st.booleans(), OPERATIONS)
-def test_the_invariants_hold_and_it_heals(volumes_move, operations):
-    kube = Watched()
+@given(st.booleans(), st.booleans(), OPERATIONS)
+def test_the_invariants_hold_and_it_heals(serves, volumes_move, operations):
+    kube = deepcopy(running()) if serves else Watched()
     kube.nodes.volumes_move = volumes_move
     live(kube, operations)
 
@@ -485,6 +485,7 @@ def heal(kube):
     kube.step()  # pods go that someone scaled away
     for ref in [ref for ref, found in kube.objects.items() if ref.kind == CLAIM.name and of_others(found)]:
         kube.collect(Ref(POD.name, "shop", ref.name.removeprefix("data-")))  # it was scaled onto that claim by hand
+        kube.disks.pop(("shop", "claim", ref.name.removeprefix("data-")), None)
         del kube.objects[ref]
     kube.paused = False
     kube.orders = {name: order for name, order in kube.orders.items() if name == ROLL}

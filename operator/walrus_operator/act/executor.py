@@ -60,6 +60,7 @@ from walrus_operator.plan.actions import (
     TransferLeadership,
     Wait,
 )
+from walrus_operator.plan.departing import is_member
 from walrus_operator.plan.needs import held_up, touched
 
 log = logging.getLogger(__name__)
@@ -230,7 +231,7 @@ class Executor:
 
     async def _no_foreign_claims(self, manifest: Manifest, snapshot: Snapshot) -> None:
         """A pod mounts the claim of its name, and two clusters can share one: each is looked up before. So is whether
-        it bears a disk that left the cluster, which never comes back.
+        it bears a disk that left the cluster, which never comes back. One that only began to go is a member, and does.
         """
         if manifest["kind"] != STATEFUL_SET.name or not manifest["spec"].get("volumeClaimTemplates"):
             return
@@ -253,7 +254,12 @@ class Executor:
                     )
                 )
             departure = snapshot.departures().get(names.pod(pool, ordinal))
-            if claim is not None and departure is not None and departure.claim == uid_of(claim):
+            if (
+                claim is not None
+                and departure is not None
+                and departure.claim == uid_of(claim)
+                and not is_member(departure.disk, snapshot)
+            ):
                 raise Stopped(
                     Wait(
                         Gate.REMOVED_DISK,

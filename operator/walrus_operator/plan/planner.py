@@ -82,8 +82,8 @@ def plan(
     if kept is None:
         return Plan((*hold_deletion(snapshot.cluster), *_guard(snapshot)), waits=refused)
     pools, _ = plan_pools(kept, image_of(kept, default_image), snapshot)
-    # Repairs go on; nobody comes, and nobody begins to go.
-    pools = {name: _as_it_is(name, pool, snapshot) for name, pool in pools.items() if name in snapshot.sets()}
+    # Repairs go on, a StatefulSet that someone deleted comes back; nobody is added, and nobody begins to go.
+    pools = {name: _as_it_is(name, pool, snapshot) for name, pool in pools.items()}
     return _plan(kept, pools, snapshot, refused, operator_namespace, releases, accepted=False)
 
 
@@ -105,7 +105,8 @@ def _plan(
 ) -> Plan:
     owner = Owner(snapshot.cluster.names, snapshot.cluster.uid)
     founding = bootstrap(spec, snapshot)
-    over = {name for name, pool in pools.items() if pool.over and _is_empty(name, snapshot)}
+    named = {pool.name for pool in spec.pools}
+    over = {name for name, pool in pools.items() if name not in named and pool.over and _is_empty(name, snapshot)}
     pools = {name: pool for name, pool in pools.items() if name not in over}
     facts = Facts(
         owner,
@@ -175,7 +176,7 @@ def _steps(
     if spec.hibernate:
         return (), (*_asleep(pools), *_small(growing))
     unseen = {name: wait for name in revisions if (wait := _unseen(snapshot, name, revisions[name])) is not None}
-    image = next(pools[pool.name].now.inputs.image for pool in spec.pools if pool.name in pools)
+    image = pools[spec.pools[0].name].now.inputs.image
     alien = misfit(image, snapshot, releases)
     seen = {name: revision for name, revision in revisions.items() if name not in unseen and alien is None}
     founder = restart_founder(spec, snapshot)
