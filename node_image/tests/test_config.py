@@ -32,7 +32,7 @@ def test_without_flags_the_documented_defaults_hold() -> None:
     assert (config.segment_entries_max, config.monitor_check_ms) == (1_000_000, 10_000)
     assert (config.segment_age_ms_max, config.segment_age_ms_min) == (0, 1_000)
     assert (config.backend, config.fsync, config.auto_create_topics) == ("auto", "each", True)
-    assert (config.node_id, config.join, config.bootstrap) == (None, (), False)
+    assert (config.node_id, config.join, config.bootstrap, config.zone) == (None, (), False, "")
     assert config.limits == Limits(
         connections_max=20_000,
         connections_per_address_max=20_000,
@@ -212,6 +212,8 @@ def test_on_loopback_no_secret_is_needed(host: str) -> None:
         (["--admin-port", "8080"], "are the same"),
         (["--replication-factor", "3", "--write-quorum", "4"], "--write-quorum 4 is above --replication-factor 3"),
         (["--node-name", "a b"], "'a b' is no name"),
+        (["--zone", "a b"], "'a b' is no zone"),
+        (["--zone", "z" * 64], "is no zone: 1 to 63 characters"),
         (["--node-id", "0"], "'0' is no number from 1"),
         (["--fsync", "often"], "'often' is not each, never or <n>ms"),
         (["--backend", "tape"], "invalid choice: 'tape'"),

@@ -26,12 +26,14 @@ def admin(node: NodeProcess) -> AdminClient:
     return AdminClient(f"127.0.0.1:{node.ports['admin']}", timeout=TIMEOUT_S)
 
 
-def start(node: Make, count: int) -> list[NodeProcess]:
-    """A cluster of three copies, two of which acknowledge, with sealed segments of 23 records."""
+def start(node: Make, count: int, zones: str = "") -> list[NodeProcess]:
+    """A cluster of three copies, two of which acknowledge, with sealed segments of 23 records; the nodes in *zones*."""
     replication = ("--replication-factor", "3", "--write-quorum", "2")
-    first = node("--bootstrap", "--node-id", "1", *replication, *FLAGS).start()
+    where = [("--zone", zone) for zone in zones] or [()] * count
+    first = node("--bootstrap", "--node-id", "1", *where[0], *replication, *FLAGS).start()
     first.wait_ready()
-    joined = [node("--join", first.raft_address, "--node-id", str(wanted), *FLAGS) for wanted in range(2, count + 1)]
+    seed = first.raft_address
+    joined = [node("--join", seed, "--node-id", str(number + 1), *where[number], *FLAGS) for number in range(1, count)]
     for each in joined:
         each.start().wait_ready()
     nodes = [first, *joined]
@@ -124,6 +126,33 @@ def test_a_silent_node_is_made_up_for_after_the_grace_by_one_that_is_there(node:
     silent.kill()
     wait_whole(nodes[0], without=gone)
     check_reads(nodes[1])
+
+
+def test_copies_and_voters_follow_the_zones_and_one_zone_may_be_lost(node: Make) -> None:
+    nodes = start(node, 3, zones="aab")
+    with admin(nodes[0]) as client:
+        assert {seen.node_id: seen.zone for seen in client.members()} == {1: "a", 2: "a", 3: "b"}
+        wait_until("it is told", lambda: (copies := client.status().copies) is not None and copies.in_one_zone > 0)
+    # A leader of the metadata keeps its vote: the other node of its zone gives it up.
+    nodes.append(node("--join", nodes[0].raft_address, "--node-id", "4", "--zone", "c", *FLAGS).start())
+    nodes[3].wait_ready()
+
+    def are_spread() -> bool:
+        with admin(nodes[2]) as client:
+            seen = client.status()
+        zones = {one.node_id: one.zone for one in seen.nodes}
+        voting = {zones[one.node_id] for one in seen.nodes if one.voter}
+        copies = [{zones[copy["node_id"]] for copy in one["copies"]} for one in cluster_segments(nodes[2])]
+        told = seen.copies is not None and seen.copies.in_one_zone == 0
+        return told and voting == {"a", "b", "c"} and all(one == voting for one in copies)
+
+    wait_until("copies and voters are in three zones", are_spread, timeout_s=TIMEOUT_S)
+    wait_whole(nodes[2])
+    for lost in nodes[:2]:
+        lost.kill()
+    wait_until("it is taken", lambda: say(nodes[2], "PUT logs 23") == "OK", timeout_s=TIMEOUT_S)
+    read = {say(nodes[3], "GET logs") for _ in range(24)}
+    assert read == {f"OK {number}" for number in range(24)}
 
 
 @pytest.fixture

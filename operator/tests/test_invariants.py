@@ -485,7 +485,9 @@ def heal(kube):
     kube.step()  # pods go that someone scaled away
     for ref in [ref for ref, found in kube.objects.items() if ref.kind == CLAIM.name and of_others(found)]:
         kube.collect(Ref(POD.name, "shop", ref.name.removeprefix("data-")))  # it was scaled onto that claim by hand
-        kube.disks.pop(("shop", "claim", ref.name.removeprefix("data-")), None)
+        disk = "shop", "claim", ref.name.removeprefix("data-")
+        if disk in kube.disks and not kube.disks[disk]["cluster"]:
+            del kube.disks[disk]
         del kube.objects[ref]
     kube.paused = False
     kube.orders = {name: order for name, order in kube.orders.items() if name == ROLL}

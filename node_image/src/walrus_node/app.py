@@ -120,6 +120,7 @@ async def _start(
         data_plane,
         presence,
         config.data_dir,
+        zone=config.zone,
         finalizes=config.finalizes,
     )
     closing.add(controller.stop)

@@ -143,6 +143,8 @@ async def register(store: MetadataStore[ClusterState], registration: Registratio
     Raises `RegistrationRefusedError`.
     """
     facts = {name: str(fact) if isinstance(fact, UUID) else fact for name, fact in asdict(registration).items()}
+    if not registration.zone:
+        del facts["zone"]  # members of a release from before zones take no command with one
     outcome = await execute(store, {"register_node": facts})
     if isinstance(outcome, Rejected):
         raise RegistrationRefusedError(outcome.message)

@@ -64,6 +64,8 @@ class Config:
 
     node_id: int | None
     node_name: str
+    # What fails at once with other nodes; empty: nobody says it.
+    zone: str
     data_dir: Path
     raft: Address
     text: Address
@@ -156,6 +158,7 @@ def parse_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Co
     return Config(
         node_id=flags.node_id,
         node_name=node_name,
+        zone=flags.zone or "",
         data_dir=flags.data_dir,
         raft=Address(raft_host, flags.raft_port),
         text=by_key["text"].bind if "text" in by_key else Address(client_host, flags.client_port),
@@ -230,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--version", action="version", version=f"walrus-node {__version__}")
     add("--node-id", type=_number(1, NODE_ID_MAX), metavar="N", help="wanted id; another one is given if it is taken")
     add("--node-name", type=_name, metavar="NAME", help="what its operator calls it; default: the host's name")
+    add("--zone", type=_zone, metavar="ZONE", help="where it is; copies and voters are spread over zones")
     add("--data-dir", type=Path, default=Path("data"), help="[also RAFKA_DATA_DIR]")
     add(
         "--bootstrap",
@@ -486,6 +490,12 @@ def _uuid(text: str) -> UUID:
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,253}", text):
         _refuse(f"{text!r} is no name: 1 to 253 characters of [A-Za-z0-9._-]")
+    return text
+
+
+def _zone(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", text):
+        _refuse(f"{text!r} is no zone: 1 to 63 characters of [A-Za-z0-9._-], the first one a letter or digit")
     return text
 
 

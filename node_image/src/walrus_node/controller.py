@@ -34,7 +34,7 @@ from walrus_node.metadata.admission import Registration
 from walrus_node.metadata.machine import ClusterState
 from walrus_node.metadata.membership import AddVoter, plan_voters
 from walrus_node.metadata.raft_metrics import RaftMetrics
-from walrus_node.metadata.reports import Listener
+from walrus_node.metadata.reports import Listener, nodes
 from walrus_node.metadata.store import Applied, MetadataStore, Rejected, Unknown
 from walrus_node.presence import LEASE_MS, Presence, boottime_ns
 from walrus_node.upkeep import CopyKeeper, RetentionKeeper
@@ -73,6 +73,7 @@ class Controller:
         presence: Presence,
         data_dir: Path,
         *,
+        zone: str,
         finalizes: bool,
     ) -> None:
         self._node_id = node_id
@@ -94,8 +95,10 @@ class Controller:
         self._changing_voters: asyncio.Task[None] | None = None
         self._finalizes = finalizes
         self._raising_level: asyncio.Task[None] | None = None
-        self._telling_listeners: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._told_listeners: tuple[Listener, ...] = ()
+        self._zone = zone
+        self._told_zone = ""
         self.copies = CopyKeeper(store, presence)
         self._keeping_copies: asyncio.Task[None] | None = None
         self._retention = RetentionKeeper(store)
@@ -124,7 +127,8 @@ class Controller:
         return []
 
     async def _serve(self) -> None:
-        await register(self._store, self._registration)
+        self._told_zone = self._zone_that_all_know()
+        await register(self._store, replace(self._registration, zone=self._told_zone))
         await self._renew_lease()
         self.registered.set()
         while True:
@@ -132,10 +136,10 @@ class Controller:
             self._tell_status()
             if self._changing_voters is None or self._changing_voters.done():
                 self._changing_voters = self._spawn(self._keep_voters())
-            listeners = self._listeners_that_all_know()
-            is_telling = self._telling_listeners is not None and not self._telling_listeners.done()
-            if listeners != self._told_listeners and not is_telling:
-                self._telling_listeners = self._spawn(self._tell_listeners(listeners))
+            listeners, zone = self._listeners_that_all_know(), self._zone_that_all_know()
+            is_telling = self._telling is not None and not self._telling.done()
+            if (listeners, zone) != (self._told_listeners, self._told_zone) and not is_telling:
+                self._telling = self._spawn(self._tell(listeners, zone))
             if self._raising_level is None or self._raising_level.done():
                 self._raising_level = self._spawn(self._raise_level())
             if self._keeping_copies is None or self._keeping_copies.done():
@@ -166,8 +170,12 @@ class Controller:
         """The listeners as clients reach them now, once every member understands their registration."""
         return self._listeners.now() if self._store.read().metadata.knows_placement() else ()
 
-    async def _tell_listeners(self, listeners: tuple[Listener, ...]) -> None:
-        """Say where clients are served."""
+    def _zone_that_all_know(self) -> str:
+        """The zone of this node, once every member understands a registration with it."""
+        return self._zone if self._store.read().metadata.knows_zones() else ""
+
+    async def _tell(self, listeners: tuple[Listener, ...], zone: str) -> None:
+        """Say where clients are served, and where this node is."""
         # Those that every node has lie in fields of their own.
         own = {one.protocol: one.address for one in listeners if one.is_default}
         here = replace(
@@ -175,22 +183,23 @@ class Controller:
             text_address=own.get("text", self._registration.text_address),
             grpc_address=own.get("grpc", self._registration.grpc_address),
             listeners=tuple(one for one in listeners if not one.is_default),
+            zone=zone,
         )
         await register(self._store, here)
-        self._told_listeners = listeners
+        self._told_listeners, self._told_zone = listeners, zone
 
     async def _keep_voters(self) -> None:
         status = self._store.status()
         if not status.is_leader:
             return
         state = self._store.read()
-        registered = frozenset(state.nodes)
-        if self._registration.disk not in registered and len(status.voters()) > 1:
+        if self._registration.disk not in state.nodes and len(status.voters()) > 1:
             self._store.transfer(None)  # the next leader takes this disk's vote away
             return
         staying = set(self._presence.look(state).staying)
         away = frozenset(disk for disk, node in state.nodes.items() if node.node_id not in staying)
-        change = plan_voters(status, self._registration.disk, registered, away)
+        zones = {node.disk: node.zone for node in nodes(state.metadata)}
+        change = plan_voters(status, self._registration.disk, zones, away)
         if change is None:
             return
         move = self._store.add_voter if isinstance(change, AddVoter) else self._store.remove_voter

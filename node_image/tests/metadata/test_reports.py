@@ -19,7 +19,9 @@ DISK, PROCESS, TOPIC, SEGMENT = (str(uuid4()) for _ in range(4))
 def metadata_of_one_node() -> walrus_core.Metadata:
     machine = MetadataMachine()
     machine.apply(envelope(bootstrap(uuid4(), Replication(1, 1))))
-    registration = Registration(1, uuid4(), uuid4(), *(f"orders-1:{port}" for port in range(1, 7)), "orders-1", 1)
+    registration = Registration(
+        1, uuid4(), uuid4(), *(f"orders-1:{port}" for port in range(1, 7)), "orders-1", 1, zone="a"
+    )
     facts = {
         name: fact if name in ("wanted", "level", "listeners") else str(fact)
         for name, fact in asdict(registration).items()
@@ -41,6 +43,7 @@ def test_a_node_is_read_with_all_its_addresses() -> None:
     (node,) = reports.nodes(metadata_of_one_node())
     assert (node.node_id, node.name, node.state) == (1, "orders-1", "up")
     assert (node.raft_address, node.admin_address) == ("orders-1:1", "orders-1:6")
+    assert node.zone == "a"
 
 
 def test_a_census_of_nothing_names_the_replication_and_no_load() -> None:
@@ -54,7 +57,7 @@ def test_upkeep_and_stopping_of_nothing_have_nothing_to_do() -> None:
     metadata, presence = metadata_of_one_node(), walrus_core.Presence(3_000)
     presence.observe(metadata, 0)
     upkeep = reports.upkeep(metadata, presence.look(metadata, 0))
-    assert upkeep == reports.Upkeep([], reports.CopyProgress(0, 0, 0, 0, 0))
+    assert upkeep == reports.Upkeep([], reports.CopyProgress(0, 0, 0, 0, 0, 0))
     assert reports.stop_impact(metadata, 1, alive=[1], current=[1]) == reports.StopImpact(0, 0, 0, [])
     assert reports.segments(metadata, [1], topic=None, under_replicated=False, limit=9) == []
 

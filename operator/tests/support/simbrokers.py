@@ -77,6 +77,7 @@ class SimBrokers(SimTopicCalls):
             members=tuple(self._member(disk, name, alive) for disk, name in members.items()) if not sick else (),
             segments_held=self.kube.draining.get(identity["disk"], SEGMENTS),
             copies_needed=self.kube.copies_needed,
+            in_one_zone=self.kube.in_one_zone,
             level=self.kube.used.get(cluster, 0),
             level_known=self.kube.release(pod).level,
             wire=self.kube.release(pod).wire,
@@ -91,7 +92,8 @@ class SimBrokers(SimTopicCalls):
         )
 
     def _member(self, disk, name, alive):
-        return Member(disk, name, disk in alive, disk in self.kube.draining, self.kube.known.get(disk, FIRST_LEVEL))
+        known, zone = self.kube.known.get(disk, FIRST_LEVEL), self.kube.zones.get(disk, "")
+        return Member(disk, name, disk in alive, disk in self.kube.draining, known, zone, voter=True)
 
     def leader(self, namespace, cluster):
         """The pod that leads the metadata, while a majority of the members is there: the wanted one, or the first."""

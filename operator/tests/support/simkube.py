@@ -21,6 +21,7 @@ from simvolumes import SimVolumes
 from walrus_operator.api.releases import RELEASES
 from walrus_operator.kube.api import Refused
 from walrus_operator.objects import CLAIM, NODE, POD, SECRET, SERVICE, STATEFUL_SET, VOLUME, Ref, uid_of
+from walrus_operator.observe.machines import ZONE
 from walrus_operator.observe.snapshot import Replication
 
 
@@ -42,6 +43,7 @@ class SimKube(SimApi):
         self.refuses_config = False
         self.refuses_drains = None  # what brokers say to who lets one of them go
         self.copies_needed = 3  # the most copies that any topic keeps
+        self.in_one_zone = 0  # segments that one zone would take along
         self.draining = {}  # disk of a broker that hands over -> segments that it still has
         self.brokers = SimBrokers(self)
         self.topics = SimTopics(self)
@@ -52,6 +54,7 @@ class SimKube(SimApi):
         self.replication = {}  # cluster id -> Replication
         self.table = RELEASES  # releases that the operator knows
         self.releases = {}  # image -> SimRelease, where it is another one than most are
+        self.zones = {}  # identity of a disk -> zone that its broker told last
         self.known = {}  # identity of a disk -> level that the broker knows which registered with it last
         self.used = {}  # cluster id -> level of commands in use
         self.members = {}  # cluster id -> {identity of a disk: name of its broker}; who is in once, stays
@@ -143,7 +146,7 @@ class SimKube(SimApi):
         return pickle.dumps(
             (
                 *(self.objects, self.disks, self.config, self.replication, self.members, self.leader, self.draining),
-                *(self.known, self.used),
+                *(self.known, self.zones, self.used),
             )
         )
 
@@ -294,7 +297,9 @@ class SimKube(SimApi):
         return self.releases.get(pod["spec"]["containers"][0]["image"], SimRelease())
 
     def _register(self, ref):
-        self.known[self.identity(ref)["disk"]] = self.release(self.objects[ref]).level
+        disk = self.identity(ref)["disk"]
+        self.known[disk] = self.release(self.objects[ref]).level
+        self.zones[disk] = self._zone(self.objects[ref])
 
     def _go_on(self, ref):
         """It runs, then it is part of a cluster, then ready: one of them in each step."""
@@ -391,6 +396,13 @@ class SimKube(SimApi):
 
     def _trusts(self, ref, other):
         return other is not None and self._secret(ref) == self._secret(other)
+
+    def _zone(self, pod):
+        """What its broker tells: as it was told, or as the label says that Kubernetes copies from the node."""
+        told = next((one for one in pod["spec"]["containers"][0]["env"] if one["name"] == "WALRUS_ZONE"), None)
+        if told is None:
+            return ""
+        return told.get("value") or self.nodes.manifest(pod["spec"]["nodeName"])["metadata"]["labels"].get(ZONE, "")
 
     def _is_sick(self, pod):
         return pod["spec"]["containers"][0]["image"] in self.sick

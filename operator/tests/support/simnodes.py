@@ -7,6 +7,7 @@ taints of nodes are not looked at.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import inf
 
@@ -218,6 +219,7 @@ class SimNodes:
             and self._reaches_volume(ref, node)
             and not self._is_repelled(ref, node)
             and self._is_wanted(ref, node)
+            and self._is_spread(ref, node)
         ]
 
     def _reaches_volume(self, ref, node):
@@ -249,6 +251,24 @@ class SimNodes:
             {"metadata": {"name": ""}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": fields}}}}
         )
         return bool(wanted.reached_from([Machine.parse(self.manifest(node.name))]))
+
+    def _is_spread(self, ref, node):
+        """Whether the pod may lie there by how evenly it must be spread over zones or hosts."""
+        spec = self._kube.objects.get(ref, {"spec": {}})["spec"]
+        told = [one for one in spec.get("topologySpreadConstraints", ()) if one["whenUnsatisfiable"] == "DoNotSchedule"]
+        return all(self._has_room(one, node) for one in told)
+
+    def _has_room(self, constraint, node):
+        key, selector = constraint["topologyKey"], constraint["labelSelector"]["matchLabels"].items()
+        counts = Counter()
+        for other in self._nodes.values():
+            domain = self.manifest(other.name)["metadata"]["labels"].get(key)
+            if domain is not None and other.up and other.known and not other.cordoned:
+                labels = [self._kube.objects[ref]["metadata"]["labels"].items() for ref in self._on(other)]
+                counts[domain] += sum(selector <= told for told in labels)
+        mine = self.manifest(node.name)["metadata"]["labels"].get(key)
+        least = min(counts.values()) if len(counts) >= constraint.get("minDomains", 1) else 0
+        return mine is not None and counts[mine] + 1 - least <= constraint["maxSkew"]
 
 
 def _made_on(claim):

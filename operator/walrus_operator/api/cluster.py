@@ -158,6 +158,24 @@ class Storage(Model):
         return volume.size if volume is not None else None
 
 
+class Spread(StrEnum):
+    """What brokers, copies and voters are spread over."""
+
+    ZONE = "zone"
+    HOST = "host"
+
+
+class Topology(Model):
+    """How brokers are spread, so that what fails at once takes few of them along."""
+
+    spread: Spread = Spread.ZONE
+    """`zone`: over zones first (the label `topology.kubernetes.io/zone` of nodes) and then over nodes; copies of a
+    segment lie in different zones, and so do voters. `host`: over nodes alone, and brokers know of no zones."""
+    required: bool = False
+    """Start no broker beside another one of its zone (or on its node) before there are `replication.factor` zones (or
+    nodes); by default brokers start where there is room, and the condition `SurvivesZoneLoss` tells what that means."""
+
+
 class Pool(Model):
     """Brokers of one kind: one StatefulSet."""
 
@@ -198,6 +216,16 @@ class Pool(Model):
     """Labels that a node must bear to run brokers of this pool."""
     tolerations: list[Toleration] | None = Field(default=None, max_length=32, json_schema_extra=ATOMIC)
     """Taints of nodes that the brokers of this pool accept."""
+    zone: (
+        Annotated[
+            str,
+            Field(max_length=63),
+            Spelled("^[A-Za-z0-9][A-Za-z0-9._-]*$", "must be the name of a zone, for example eu-1a"),
+        ]
+        | None
+    ) = None
+    """Zone of all brokers of this pool, in place of what the labels of their nodes say; `nodeSelector` is what puts
+    brokers there. Before Kubernetes 1.35 pods do not learn the zone of their node: this tells it."""
     affinity: Affinity | None = None
     """Where the brokers of this pool may run, besides `nodeSelector`."""
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
@@ -310,6 +338,17 @@ class ClusterSpec(Model):
                 ),
             ),
             (
+                "self.topology.spread == 'zone' || self.pools.all(p, !has(p.zone))",
+                "pools[].zone means nothing with topology.spread: host: leave one of them out",
+            ),
+            (
+                "!self.topology.required || self.pools.all(p, !has(p.zone))",
+                (
+                    "topology.required is about the zones of nodes, and brokers with pools[].zone are where their pool"
+                    " is: leave one of them out"
+                ),
+            ),
+            (
                 f"{_BROKERS} == 1 || self.replication.factor <= {_BROKERS}",
                 "replication.factor is above the number of brokers: lower it, or add brokers",
             ),
@@ -358,6 +397,8 @@ class ClusterSpec(Model):
     """The brokers, grouped by kind. The first broker of the first pool founds the cluster."""
     replication: Replication = Replication()
     """On how many disks a record is; by default on three, and acknowledged when two have it."""
+    topology: Topology = Topology()
+    """How brokers are spread over zones and nodes, and copies with them."""
     segments: Segments = Segments()
     """When segments roll. A change reaches running brokers without a restart."""
     fsync: Fsync = Fsync()

@@ -104,6 +104,7 @@ FIELDS: Mapping[str, str] = {
     "fsync": "fsync.mode",
     "replication-factor": "replication.factor",
     "write-quorum": "replication.writeQuorum",
+    "zone": "pools[].zone",
     **{f"{protocol}-listener": "listeners" for protocol in ("text", "grpc", "kafka")},
 }
 """Settings and options for which the spec has a place of its own."""

@@ -40,7 +40,7 @@ class Release:
 Table = tuple[Release, ...]
 """Releases, the oldest first."""
 
-RELEASES: Table = (Release("0.1.0", Wire(3, 3), 8),)
+RELEASES: Table = (Release("0.1.0", Wire(3, 3), 9),)
 """All that there are. `CONTRIBUTING.md` says when one is added."""
 
 

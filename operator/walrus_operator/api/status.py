@@ -38,6 +38,8 @@ class BrokerRow(Model):
     """Its pool."""
     node: str | None = None
     """The node it runs on."""
+    zone: Annotated[str, Field(max_length=63)] | None = None
+    """The zone that it told; nothing where it knows none."""
     uuid: str | None = None
     """Who it is: the identity on its disk."""
     id: int | None = None

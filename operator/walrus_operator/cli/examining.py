@@ -10,7 +10,7 @@ from typing import Any
 
 from walrus_operator.api.crdgen import crd, topic_crd
 from walrus_operator.cli.orders import ordered
-from walrus_operator.cli.told import lifted_by
+from walrus_operator.cli.told import is_as_wished, lifted_by
 from walrus_operator.desired.names import DRAIN, PAUSE, PAUSE_UNTIL
 from walrus_operator.objects import POD, Manifest
 from walrus_operator.observe.pods import Pod
@@ -18,12 +18,12 @@ from walrus_operator.observe.snapshot import Broker, Snapshot
 from walrus_operator.plan.actions import REFUSED
 from walrus_operator.plan.departing import is_member
 from walrus_operator.runtime.definition import difference
-from walrus_operator.status.conditions import DISK_PERCENT_MAX
+from walrus_operator.status.conditions import DISK_PERCENT_MAX, Type
 
 _NEARLY_FULL_PERCENT = 80
 _CLOCK_S = 5.0
-_EXPECTED = {"Progressing": "False"}
-"""What a condition says where nothing is to be told; the others are `True` then."""
+_WARNINGS = frozenset({str(Type.SURVIVES_ZONE_LOSS)})
+"""Conditions that are false of clusters which serve: their users may have wanted no more."""
 
 
 class Verdict(StrEnum):
@@ -221,9 +221,10 @@ def _copies(facts: Facts) -> Iterator[_Told]:
 def _conditions(facts: Facts) -> Iterator[_Told]:
     status = facts.cluster.get("status") or {}
     for one in status.get("conditions", ()):
-        if one["type"] in ("Quiesced", "Progressing") or one["status"] == _EXPECTED.get(one["type"], "True"):
+        if one["type"] in ("Quiesced", "Progressing") or is_as_wished(one):
             continue
-        verdict = Verdict.FAILED if one["status"] == "False" else Verdict.WARNING
+        is_failure = one["status"] == "False" and one["type"] not in _WARNINGS
+        verdict = Verdict.FAILED if is_failure else Verdict.WARNING
         way = f"kubectl walrus explain {facts.cluster['metadata']['name']} says who can lift it"
         yield verdict, f"{one['type']} is {one['status']} ({one['reason']}): {one['message']}", way
     gate = status.get("plan", {}).get("blockedBy")

@@ -14,13 +14,18 @@ from walrus_operator.plan.patience import MOVING
 Row = tuple[object, ...]
 
 CLUSTERS = ("name", "brokers", "ready", "leader", "version", "phase", "next", "blocked by")
-BROKERS = ("pod", "state", "node", "role", "leads", "disk %", "backend", "version", "restarts", "detail")
+BROKERS = ("pod", "state", "node", "zone", "role", "leads", "disk %", "backend", "version", "restarts", "detail")
 TOPICS = ("name", "cluster", "topic", "partitions", "copies", "size", "phase", "why")
 CONDITIONS = ("condition", "status", "reason", "message")
 
-_EXPECTED = {"Progressing": "False"}
+_EXPECTED = {"Progressing": ("False",), "SurvivesZoneLoss": ("True", "Unknown")}
 """What a condition says where nothing is to be told; the others are `True` then."""
 _REFUSALS = frozenset(map(str, REFUSED))
+
+
+def is_as_wished(condition: Mapping[str, str]) -> bool:
+    """Whether a condition says what nobody needs to be told of; many clusters know no zones."""
+    return condition["status"] in _EXPECTED.get(condition["type"], ("True",))
 
 
 def cluster_row(found: Manifest) -> Row:
@@ -32,7 +37,7 @@ def cluster_row(found: Manifest) -> Row:
 
 def broker_rows(found: Manifest) -> list[Row]:
     """The brokers of a cluster."""
-    names = ("state", "node", "role", "segmentsLed", "diskPercent", "backend", "version", "restarts", "detail")
+    names = ("state", "node", "zone", "role", "segmentsLed", "diskPercent", "backend", "version", "restarts", "detail")
     return [(row["pod"], *(row.get(name) for name in names)) for row in _status(found).get("brokers", ())]
 
 
@@ -65,7 +70,7 @@ def explained(found: Manifest) -> list[str]:
     lines += _planned(status.get("plan", {}))
     lines += _way_back(found)
     for one in status.get("conditions", ()):
-        if one["status"] != _EXPECTED.get(one["type"], "True"):
+        if not is_as_wished(one):
             lines.append(f"{one['type']} is {one['status']} ({one['reason']}): {one['message']}")
             if one["reason"] in _REFUSALS:
                 lines.append(f"Who can lift it: {lifted_by(one['reason'])}")

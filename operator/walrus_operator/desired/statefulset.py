@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Storage
+from walrus_operator.api.cluster import Backend, ClusterSpec, Pool, Spread, Storage
 from walrus_operator.api.config import hand_over_ms
 from walrus_operator.api.pods import PodSecurity
 from walrus_operator.desired import listeners
@@ -57,6 +57,11 @@ class PodInputs:
     options: dict[str, str] = field(default_factory=dict)
     """Options of `walrus-node` for which the spec has no field of its own."""
     pod_security: str = str(PodSecurity.OPERATOR)
+    spread: str = str(Spread.ZONE)
+    domains_min: int = 0
+    """Zones, or nodes, over which brokers must be spread; 0: as far as there are some."""
+    zone: str = ""
+    """What brokers tell as their zone; "": that of their node."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer operator made them from besides."""
 
@@ -128,6 +133,9 @@ def pod_inputs(spec: ClusterSpec, pool: Pool, image: str, secret: str) -> PodInp
         env=sorted((_plain(variable) for variable in pool.env or ()), key=lambda one: str(one["name"])),
         options=spec.config.options,
         pod_security=str(spec.pod_security),
+        spread=str(spec.topology.spread),
+        domains_min=spec.replication.factor if spec.topology.required else 0,
+        zone=pool.zone or "",
     )
 
 
@@ -189,7 +197,7 @@ def _pod(owner: Owner, pool: str, inputs: PodInputs, storage: Storage) -> Manife
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "topologySpreadConstraints": [_spread(names, _ZONE), _spread(names, _HOST)],
+        "topologySpreadConstraints": _spreads(names, inputs),
         "containers": [_broker(owner, inputs)],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
@@ -246,6 +254,7 @@ def _broker(owner: Owner, inputs: PodInputs) -> Manifest:
         {"name": "WALRUS_FSYNC", "value": inputs.fsync},
         # The operator says when, as it knows what the other brokers are to become.
         {"name": "WALRUS_FINALIZE", "value": "manual"},
+        *_zone(inputs),
         *listeners.options(inputs.listeners),
     ]
     env += [
@@ -306,14 +315,30 @@ def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
     }
 
 
-def _spread(names: n.Names, topology: str) -> Manifest:
-    """Over zones, then over hosts, as far as there are some: a cluster on one machine must start too."""
-    return {
-        "maxSkew": 1,
-        "topologyKey": topology,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": names.selector()},
-    }
+def _spreads(names: n.Names, inputs: PodInputs) -> list[Manifest]:
+    """Over zones, then over hosts; brokers that are told their zone are put there by their pool."""
+    if inputs.spread == Spread.HOST:
+        return [_spread(names, _HOST, inputs.domains_min)]
+    zones = [] if inputs.zone else [_spread(names, _ZONE, inputs.domains_min)]
+    return [*zones, _spread(names, _HOST)]
+
+
+def _spread(names: n.Names, topology: str, domains_min: int = 0) -> Manifest:
+    """As far as there are some: a cluster on one machine must start too, unless so many are asked for."""
+    made = {"maxSkew": 1, "topologyKey": topology, "labelSelector": {"matchLabels": names.selector()}}
+    if domains_min:
+        return {**made, "whenUnsatisfiable": "DoNotSchedule", "minDomains": domains_min}
+    return {**made, "whenUnsatisfiable": "ScheduleAnyway"}
+
+
+def _zone(inputs: PodInputs) -> list[Manifest]:
+    """Pods bear the zone of their node from Kubernetes 1.35 on; before, and where nodes have none, it is empty."""
+    if inputs.spread == Spread.HOST:
+        return []
+    if inputs.zone:
+        return [{"name": "WALRUS_ZONE", "value": inputs.zone}]
+    label = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{_ZONE}']"}
+    return [{"name": "WALRUS_ZONE", "valueFrom": {"fieldRef": label}}]
 
 
 def _one_per_host(owner: Owner, pool: str, affinity: Manifest) -> Manifest:

@@ -258,10 +258,17 @@ def _broker(told: Status) -> Broker:
         bytes_total=storage.bytes_total,
         log_level=told.log_level,
         members=tuple(
-            Member(node.disk, node.name, node.alive, node.state == "draining", node.level_known) for node in told.nodes
+            Member(
+                *(node.disk, node.name, node.alive, node.state == "draining"),
+                level_known=node.level_known,
+                zone=node.zone,
+                voter=node.voter,
+            )
+            for node in told.nodes
         ),
         segments_held=told.segments_held,
         bytes_held=told.bytes_held,
+        in_one_zone=told.copies.in_one_zone if told.copies is not None else 0,
         copies_needed=told.copies_needed,
         level=metadata.level if metadata else 0,
         level_known=told.level_known,

@@ -8,7 +8,8 @@ from typing import Any
 
 from walrus_operator.objects import Manifest
 
-_ZONE = "topology.kubernetes.io/zone"
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
 _NAME = "metadata.name"
 _OF_ONE_NODE = frozenset({"hostname", "node", "nodename"})
 """Labels that name one node, by what follows the slash: `kubernetes.io/hostname`, and those of drivers of disks."""
@@ -94,8 +95,8 @@ class Volume:
             tuple(map(Requirement.parse, (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ()))))
             for term in told
         )
-        named = {zone for term in terms for one in term if one.key == _ZONE for zone in one.values}
-        label = (metadata.get("labels") or {}).get(_ZONE)
+        named = {zone for term in terms for one in term if one.key == ZONE for zone in one.values}
+        label = (metadata.get("labels") or {}).get(ZONE)
         return cls(metadata["name"], terms, frozenset(named | ({label} if label else set())))
 
     @classmethod
@@ -115,7 +116,7 @@ class Volume:
 
     def lost_zone(self, machines: Iterable[Machine]) -> str:
         """A zone that it names and of which there is no node any more; "" where there is none."""
-        there = {one.labels.get(_ZONE) for one in machines}
+        there = {one.labels.get(ZONE) for one in machines}
         return min(self.zones - there, default="")
 
     @staticmethod

@@ -123,13 +123,18 @@ class Observer:
         return {name: addresses_of(node) for name, node in zip(names, found, strict=True) if node is not None}
 
     async def _where(self, seen: Snapshot, unseen: dict[str, str]) -> Snapshot:
-        """With the volumes of brokers that are away, and all nodes: where none is away, neither is looked for."""
+        """With the volumes of brokers that are away, and all nodes: where none is away, neither is looked for.
+
+        Nodes are looked for, too, where a pod has none and brokers must be spread over so many zones.
+        """
         names = seen.cluster.names
         claims = {pod.name: seen.claims.get(names.claim(pod.name)) for pod in seen.away()}
         named = {pod: claim.volume for pod, claim in claims.items() if claim is not None and claim.volume}
         noted = {pod.name: seen.disks().get(pod.name) for pod in seen.away() if pod.name not in named}
         folders = {pod: Volume.folder(disk.node) for pod, disk in noted.items() if disk is not None and disk.node}
-        if not named and not folders:
+        topology = seen.cluster.spec.get("topology") or {}
+        is_homeless = topology.get("required") is True and any(pod.node is None for pod in seen.pods.values())
+        if not named and not folders and not is_homeless:
             return seen
         machines, volumes = await asyncio.gather(
             self._machines(unseen), asyncio.gather(*(self._volume(name, unseen) for name in named.values()))

@@ -164,6 +164,10 @@ class Member:
     """Whether it hands over what it has, and is given nothing new."""
     level_known: int = 0
     """Up to which level its broker knows commands of the metadata; 0 where nobody tells."""
+    zone: str = ""
+    """The zone that it is in; "" where nobody tells."""
+    voter: bool = False
+    """Whether it votes on the metadata."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,8 @@ class Broker:
     """Segments that it stores, or is to store."""
     bytes_held: int = 0
     """Bytes of the sealed ones among them."""
+    in_one_zone: int = 0
+    """Segments of its cluster that the loss of one zone would leave without a quorum, or without a copy."""
     copies_needed: int = 0
     """The most copies that any segment of its cluster shall have."""
     level: int = 0

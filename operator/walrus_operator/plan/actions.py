@@ -369,6 +369,7 @@ class Gate(StrEnum):
     DRAIN_REFUSED = "DrainRefused"
     NODE_LOST = "NodeLost"
     NODE_AWAY = "NodeAway"
+    TOO_FEW_ZONES = "TooFewZones"
     SHRINK_REFUSED = "ShrinkRefused"
     RELEASE_REFUSED = "ReleaseRefused"
     RESIZE_REFUSED = "ResizeRefused"

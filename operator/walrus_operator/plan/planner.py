@@ -46,6 +46,7 @@ from walrus_operator.plan.repairs import applies, make_secret, prunes, secret_ta
 from walrus_operator.plan.replacing import replace_lost
 from walrus_operator.plan.resizing import enlarge
 from walrus_operator.plan.roll import outdated, roll, roll_broken
+from walrus_operator.plan.spreading import too_few_zones
 from walrus_operator.plan.stranded import noted_disks
 from walrus_operator.plan.upgrading import is_tried, misfit, refused_release
 
@@ -181,7 +182,8 @@ def _steps(
     seen = {name: revision for name, revision in revisions.items() if name not in unseen and alien is None}
     founder = restart_founder(spec, snapshot)
     replacing = replace_lost(now.owner, snapshot, pools, spec.lost_after_or_never)
-    told = (*replacing.waits, *come_back(snapshot))
+    homeless = too_few_zones(spec, snapshot)
+    told = (*((homeless,) if homeless is not None else ()), *replacing.waits, *come_back(snapshot))
     urgent: tuple[Action, ...] = (
         *growing.steps,
         *_dismiss(spec, pools, now),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +33,8 @@ class Type(StrEnum):
     """Are all claims bound, and all disks below the mark?"""
     REPLICATED = "Replicated"
     """Does every segment have as many copies on brokers that are alive as the spec asks for?"""
+    SURVIVES_ZONE_LOSS = "SurvivesZoneLoss"
+    """Would the metadata and every segment outlast the loss of any one zone?"""
     BACKEND_AS_REQUESTED = "BackendAsRequested"
     """Does every broker use the backend that its pool asks for?"""
     SPEC_ACCEPTED = "SpecAccepted"
@@ -64,6 +67,11 @@ class Reason(StrEnum):
     LOST_CLUSTER = "LostCluster"
     WHOLE = "Whole"
     UNDER_REPLICATED = "UnderReplicated"
+    SPREAD = "Spread"
+    NO_ZONES = "NoZones"
+    ONE_ZONE = "OneZone"
+    VOTERS_IN_ONE_ZONE = "VotersInOneZone"
+    SEGMENTS_IN_ONE_ZONE = "SegmentsInOneZone"
     AS_REQUESTED = "AsRequested"
     FELL_BACK = "FellBack"
     ACCEPTED = "Accepted"
@@ -137,6 +145,7 @@ def answers(facts: Facts) -> list[Answer]:
         _progressing(facts),
         _storage_healthy(facts),
         _replicated(facts),
+        _survives_zone_loss(facts),
         _backend_as_requested(facts),
         _spec_accepted(facts),
         _quiesced(facts),
@@ -356,6 +365,32 @@ def _replicated(facts: Facts) -> Answer:
         message = f"{lacking} segments have fewer than {told.factor} copies on brokers that are alive"
         return Answer(Type.REPLICATED, False, Reason.UNDER_REPLICATED, message)
     return Answer(Type.REPLICATED, True, Reason.WHOLE, f"every segment has {told.factor} copies")
+
+
+def _survives_zone_loss(facts: Facts) -> Answer:
+    """Whether any zone may be lost, told by the metadata leader. Brokers that tell no zone are in one together."""
+    leading = facts.snapshot.leader()
+    if leading is None:
+        return Answer(Type.SURVIVES_ZONE_LOSS, None, Reason.UNKNOWN, "no broker leads the metadata")
+    members = leading[1].members
+    zones = {member.zone for member in members}
+    if zones <= {""}:
+        message = "brokers know no zone: nodes have none, Kubernetes is older than 1.35, or topology.spread is host"
+        return Answer(Type.SURVIVES_ZONE_LOSS, None, Reason.NO_ZONES, message)
+    if len(zones) == 1:
+        message = f"all brokers are in zone {zones.pop()}: let some run in others"
+        return Answer(Type.SURVIVES_ZONE_LOSS, False, Reason.ONE_ZONE, message)
+    voters = Counter(member.zone for member in members if member.voter)
+    for zone, number in voters.most_common(1):
+        if 2 * number >= voters.total():
+            where = f"zone {zone}" if zone else "no zone that they know"
+            message = f"{number} of {voters.total()} brokers that vote on the metadata are in {where}"
+            return Answer(Type.SURVIVES_ZONE_LOSS, False, Reason.VOTERS_IN_ONE_ZONE, message)
+    bound = leading[1].in_one_zone
+    if bound:
+        message = f"{bound} segments need one zone: without it they had no quorum, or no copy"
+        return Answer(Type.SURVIVES_ZONE_LOSS, False, Reason.SEGMENTS_IN_ONE_ZONE, message)
+    return Answer(Type.SURVIVES_ZONE_LOSS, True, Reason.SPREAD, "any one zone may be lost, and writes and reads go on")
 
 
 def _backend_as_requested(facts: Facts) -> Answer:

@@ -160,6 +160,7 @@ def _row(
             "uuid": broker.disk or None,
             "id": broker.node_id or None,
             "role": broker.role or None,
+            "zone": next((member.zone for member in snapshot.members() if member.disk == broker.disk), "") or None,
             "segments_led": broker.segments_led,
             "backend": broker.backend_in_use or None,
             "synced_writes": broker.synced_writes or None,

@@ -127,6 +127,7 @@ class NodeView:
     voter: bool
     listeners: tuple[Listener, ...] = ()  # those for organisations other than `default`
     level_known: int = 0  # up to which level its process knows commands of the metadata; 0 where nobody tells
+    zone: str = ""  # that it is in; empty where nobody tells
 
     @classmethod
     def parse(cls, message: admin_pb2.ClusterNode) -> "NodeView":
@@ -186,6 +187,7 @@ class Copies:
     moving: int  # copies that are being made
     damaged: int  # copies with damage that their holders cannot mend
     lost: int  # segments that no node has any more; not among the ones above
+    in_one_zone: int = 0  # segments that the loss of one zone would leave without a quorum, or without a sealed copy
 
     @classmethod
     def parse(cls, message: admin_pb2.CopiesStatus) -> "Copies":

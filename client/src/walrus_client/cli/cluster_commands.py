@@ -154,11 +154,12 @@ def nodes(context: typer.Context, admin: AdminOption = None, output: OutputOptio
         return
     leader = seen.metadata.leader if seen.metadata else None
     print_table(
-        ("id", "name", "state", "metadata", "storage", "grpc", "text", "admin", "disk"),
+        ("id", "name", "zone", "state", "metadata", "storage", "grpc", "text", "admin", "disk"),
         [
             (
                 node.node_id,
                 node.name or None,
+                node.zone or None,
                 node.state if node.alive else "down",
                 _metadata_role(node, leader),
                 storage and ", ".join(filter(None, (storage.backend_in_use, storage.synced_writes))),
@@ -574,6 +575,8 @@ def _status_rows(seen: Status) -> list[tuple[str, object]]:
         rows.append(("copies moving, damaged", f"{copies.moving}, {copies.damaged}"))
         if copies.without_copy:
             rows.append(("sealed segments without a copy", copies.without_copy))
+        if copies.in_one_zone:
+            rows.append(("segments that need one zone", copies.in_one_zone))
         if copies.lost:
             rows.append(("segments lost on all disks", copies.lost))
     if storage.copies_not_whole:

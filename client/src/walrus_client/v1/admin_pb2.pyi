@@ -88,18 +88,20 @@ class ReplicationStatus(_message.Message):
     def __init__(self, factor: _Optional[int] = ..., write_quorum: _Optional[int] = ...) -> None: ...
 
 class CopiesStatus(_message.Message):
-    __slots__ = ("under_replicated", "without_copy", "moving", "damaged", "lost")
+    __slots__ = ("under_replicated", "without_copy", "moving", "damaged", "lost", "in_one_zone")
     UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_COPY_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    IN_ONE_ZONE_FIELD_NUMBER: _ClassVar[int]
     under_replicated: int
     without_copy: int
     moving: int
     damaged: int
     lost: int
-    def __init__(self, under_replicated: _Optional[int] = ..., without_copy: _Optional[int] = ..., moving: _Optional[int] = ..., damaged: _Optional[int] = ..., lost: _Optional[int] = ...) -> None: ...
+    in_one_zone: int
+    def __init__(self, under_replicated: _Optional[int] = ..., without_copy: _Optional[int] = ..., moving: _Optional[int] = ..., damaged: _Optional[int] = ..., lost: _Optional[int] = ..., in_one_zone: _Optional[int] = ...) -> None: ...
 
 class MetadataStatus(_message.Message):
     __slots__ = ("leader", "term", "version", "role", "voters", "last_index", "last_term", "level", "level_reachable")
@@ -136,7 +138,7 @@ class MetadataStatus(_message.Message):
     def __init__(self, leader: _Optional[int] = ..., term: _Optional[int] = ..., version: _Optional[int] = ..., role: _Optional[_Union[MetadataStatus.Role, str]] = ..., voters: _Optional[_Iterable[int]] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., level: _Optional[int] = ..., level_reachable: _Optional[int] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter", "listeners", "level_known")
+    __slots__ = ("node_id", "disk", "process", "name", "raft_address", "peer_address", "text_address", "grpc_address", "http_address", "admin_address", "state", "alive", "voter", "listeners", "zone", "level_known")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DISK_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +153,7 @@ class ClusterNode(_message.Message):
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     VOTER_FIELD_NUMBER: _ClassVar[int]
     LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
     LEVEL_KNOWN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     disk: str
@@ -166,8 +169,9 @@ class ClusterNode(_message.Message):
     alive: bool
     voter: bool
     listeners: _containers.RepeatedCompositeFieldContainer[OrganisationListener]
+    zone: str
     level_known: int
-    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ..., listeners: _Optional[_Iterable[_Union[OrganisationListener, _Mapping]]] = ..., level_known: _Optional[int] = ...) -> None: ...
+    def __init__(self, node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., name: _Optional[str] = ..., raft_address: _Optional[str] = ..., peer_address: _Optional[str] = ..., text_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., state: _Optional[str] = ..., alive: _Optional[bool] = ..., voter: _Optional[bool] = ..., listeners: _Optional[_Iterable[_Union[OrganisationListener, _Mapping]]] = ..., zone: _Optional[str] = ..., level_known: _Optional[int] = ...) -> None: ...
 
 class OrganisationListener(_message.Message):
     __slots__ = ("protocol", "org", "address")

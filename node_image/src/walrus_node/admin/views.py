@@ -40,6 +40,7 @@ def cluster_nodes(
             alive=node.node_id in alive,
             voter=node.disk in voters,
             level_known=node.level,
+            zone=node.zone,
             listeners=[
                 admin_pb2.OrganisationListener(protocol=one.protocol, org=one.org, address=one.address)
                 for one in node.listeners

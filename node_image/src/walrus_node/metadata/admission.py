@@ -52,6 +52,8 @@ class Registration:
     name: str
     # Up to which level it knows commands of the metadata.
     level: int
+    # The zone that it is in. It is told once all members know of such.
+    zone: str = ""
     # Beside the two of the organisation `default`. They are told once all members know of such.
     listeners: tuple[Listener, ...] = ()
 

@@ -43,6 +43,8 @@ class Node:
     grpc_address: str
     http_address: str
     admin_address: str
+    # The zone that it is in; empty where nobody has said it.
+    zone: str
     # Up to which level its process knows commands of the metadata.
     level: int
     # Those of clients beside the two that every node has.
@@ -125,6 +127,7 @@ class CopyProgress:
     moving: int
     lost: int
     damaged: int
+    in_one_zone: int
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ class Segment:
     under_replicated: bool
 
 
-_TEXTS = tuple(Node.__dataclass_fields__.keys() - {"node_id", "disk", "process", "level", "listeners"})
+_TEXTS = tuple(Node.__dataclass_fields__.keys() - {"node_id", "disk", "process", "level", "listeners", "zone"})
 
 
 def nodes(metadata: walrus_core.Metadata) -> list[Node]:
@@ -186,6 +189,7 @@ def nodes(metadata: walrus_core.Metadata) -> list[Node]:
             process=UUID(node["process"]),
             level=node["level"],
             listeners=tuple(Listener(**listener) for listener in node.get("listeners", ())),
+            zone=node.get("zone", ""),
             **{name: node[name] for name in _TEXTS},
         )
         for node in metadata.nodes()

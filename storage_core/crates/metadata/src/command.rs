@@ -104,6 +104,9 @@ pub enum Command {
         /// The new [`crate::Node::name`].
         #[serde(default)]
         name: String,
+        /// The new [`crate::Node::zone`].
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        zone: String,
         /// The new [`crate::Node::level`].
         #[serde(default = "first_level")]
         level: u32,

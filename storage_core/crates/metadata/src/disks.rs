@@ -1,5 +1,6 @@
-//! The disks that copies lie on, by how full they are. What counts is what the metadata list: copies and the bytes of their
-//! segments, against the sizes that the nodes tell. Until every node has told its disk's size, the copies alone count.
+//! The disks that copies lie on, by the zones that they are in and by how full they are. Zones come first: the copies of a segment
+//! lie in as many as there are. What counts for fullness is what the metadata list: copies and the bytes of their segments,
+//! against the sizes that the nodes tell. Until every node has told its disk's size, the copies alone count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +13,19 @@ use crate::state::{Metadata, Node, NodeState};
 const POINT: u64 = 10_000;
 
 /// The disks of the nodes that stay.
-pub(crate) struct Disks {
-    disks: BTreeMap<DiskId, Disk>,
+pub(crate) struct Disks<'a> {
+    disks: BTreeMap<DiskId, Disk<'a>>,
     /// Whether the size of each of them is known.
     are_measured: bool,
+    /// Whether they are in more than one zone.
+    have_zones: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Disk {
+struct Disk<'a> {
     replica: ReplicaRef,
+    /// The zone that its node has told.
+    zone: &'a str,
     /// Whether it can be given copies now.
     takes: bool,
     /// Whether its node does now what is listed for it.
@@ -33,11 +38,12 @@ struct Disk {
     size: u64,
 }
 
-impl Disk {
-    fn new(node: &Node, present: &Present) -> Self {
+impl<'a> Disk<'a> {
+    fn new(node: &'a Node, present: &Present) -> Self {
         let is_alive = present.alive.contains(&node.id);
         Self {
             replica: ReplicaRef { node: node.id, disk: node.disk },
+            zone: &node.zone,
             takes: is_alive && node.state == NodeState::Up,
             answers: is_alive && matches!(node.state, NodeState::Up | NodeState::Full),
             copies: 0,
@@ -57,11 +63,11 @@ impl Disk {
     }
 }
 
-impl Disks {
+impl<'a> Disks<'a> {
     /// Counts what lies on the disks in `staying`.
-    pub(crate) fn new(metadata: &Metadata, present: &Present, staying: &BTreeSet<DiskId>) -> Self {
+    pub(crate) fn new(metadata: &'a Metadata, present: &Present, staying: &BTreeSet<DiskId>) -> Self {
         let stay = metadata.nodes.values().filter(|node| staying.contains(&node.disk));
-        let mut disks: BTreeMap<DiskId, Disk> =
+        let mut disks: BTreeMap<DiskId, Disk<'a>> =
             stay.map(|node| (node.disk, Disk::new(node, present))).collect();
         for (segment, _) in metadata.segments() {
             for replica in segment.stored_on() {
@@ -71,7 +77,8 @@ impl Disks {
             }
         }
         let are_measured = disks.values().all(|disk| disk.size > 0);
-        Self { disks, are_measured }
+        let zones: BTreeSet<&str> = disks.values().map(|disk| disk.zone).collect();
+        Self { disks, are_measured, have_zones: zones.len() > 1 }
     }
 
     /// Counts a copy of so many bytes that a disk is given.
@@ -94,20 +101,62 @@ impl Disks {
         self.disks.get(&replica.disk).is_some_and(|disk| disk.answers)
     }
 
-    /// The disks of other nodes that can be given copies now, the emptiest first.
-    pub(crate) fn takers_besides(&self, holders: &BTreeSet<NodeId>) -> Vec<ReplicaRef> {
-        let mut takers: Vec<&Disk> =
-            self.disks.values().filter(|disk| disk.takes && !holders.contains(&disk.replica.node)).collect();
-        takers.sort_by_key(|disk| (self.rank(disk), disk.replica.node));
-        takers.into_iter().map(|disk| disk.replica).collect()
+    /// The disk of another node than `holders` that a copy goes to beside those on `near`: one in a zone with as few of them
+    /// as there can be, and of these the emptiest.
+    pub(crate) fn taker(&self, holders: &BTreeSet<NodeId>, near: &[ReplicaRef]) -> Option<ReplicaRef> {
+        let best = self
+            .takers(holders)
+            .min_by_key(|disk| (self.neighbours(disk.zone, near), self.rank(disk), disk.replica.node))?;
+        Some(best.replica)
     }
 
-    /// The fullest of these disks.
-    pub(crate) fn fullest<'a>(&self, replicas: &'a [ReplicaRef]) -> Option<&'a ReplicaRef> {
-        replicas.iter().max_by_key(|replica| self.disks.get(&replica.disk).map(|disk| self.rank(disk)))
+    /// The disks of other nodes that can be given copies now.
+    fn takers(&self, holders: &BTreeSet<NodeId>) -> impl Iterator<Item = &Disk<'a>> {
+        self.disks.values().filter(|disk| disk.takes && !holders.contains(&disk.replica.node))
     }
 
-    fn rank(&self, disk: &Disk) -> (u64, u64) {
+    /// The one of these disks that can be spared: the fullest of a zone that has most of them.
+    pub(crate) fn spare(&self, replicas: &[ReplicaRef]) -> Option<ReplicaRef> {
+        let rank = |replica: &&ReplicaRef| {
+            let disk = self.disks.get(&replica.disk)?;
+            Some((self.neighbours(disk.zone, replicas), self.rank(disk)))
+        };
+        replicas.iter().max_by_key(rank).copied()
+    }
+
+    /// The number of these disks that are in a zone.
+    fn neighbours(&self, zone: &str, replicas: &[ReplicaRef]) -> usize {
+        self.zones(replicas).filter(|other| *other == zone).count()
+    }
+
+    /// The zones of these disks, as far as they stay.
+    fn zones(&self, replicas: &[ReplicaRef]) -> impl Iterator<Item = &'a str> {
+        replicas.iter().filter_map(|replica| self.disks.get(&replica.disk)).map(|disk| disk.zone)
+    }
+
+    /// Whether the loss of one zone leaves fewer than `needed` of these disks. No zone is known to be lost at once where
+    /// nobody has told more than one.
+    pub(crate) fn needs_one_zone(&self, replicas: &[ReplicaRef], needed: usize) -> bool {
+        let zones = || self.zones(replicas);
+        self.have_zones && zones().any(|lost| zones().filter(|zone| *zone != lost).count() < needed)
+    }
+
+    /// Where a copy goes, and from where, so that no zone has two more of them than another one could have. `holders` are the
+    /// disks that have copies.
+    pub(crate) fn widening(&self, holders: &[ReplicaRef]) -> Option<Relief> {
+        if !self.have_zones {
+            return None;
+        }
+        let from = self.spare(holders)?;
+        let nodes = holders.iter().map(|holder| holder.node).collect();
+        let to = self.taker(&nodes, holders)?;
+        let copies_beside = |replica: ReplicaRef| {
+            self.disks.get(&replica.disk).map(|disk| self.neighbours(disk.zone, holders))
+        };
+        (copies_beside(to)? + 1 < copies_beside(from)?).then_some(Relief { from, to })
+    }
+
+    fn rank(&self, disk: &Disk<'_>) -> (u64, u64) {
         let fullness = if self.are_measured { disk.fullness_with(0) } else { 0 };
         (fullness, disk.copies)
     }
@@ -117,20 +166,23 @@ impl Disks {
         if !self.are_measured {
             return None;
         }
-        let sum = |of: fn(&Disk) -> u64| self.disks.values().map(|disk| u128::from(of(disk))).sum();
+        let sum = |of: fn(&Disk<'_>) -> u64| self.disks.values().map(|disk| u128::from(of(disk))).sum();
         let limit = millionths(sum(|disk| disk.bytes), sum(|disk| disk.size)) + points * POINT;
         self.disks.values().any(|disk| disk.fullness_with(0) > limit).then_some(Fullness(limit))
     }
 
     /// Where a copy of so many bytes goes, and from where, so that a disk above `limit` becomes emptier and no other as full
-    /// as it was. `holders` are the disks that have copies, each of them whole.
+    /// as it was. `holders` are the disks that have copies, each of them whole. The copy that goes is the one that can be spared
+    /// beside the new one, so that they are spread over zones as well as they were.
     pub(crate) fn relief(&self, holders: &[ReplicaRef], bytes: u64, limit: Fullness) -> Option<Relief> {
-        let from = *self.fullest(holders)?;
-        let before = self.disks.get(&from.disk)?.fullness_with(0);
         let nodes: BTreeSet<NodeId> = holders.iter().map(|holder| holder.node).collect();
-        let to = *self.takers_besides(&nodes).first()?;
-        let after = self.disks.get(&to.disk)?.fullness_with(bytes);
-        (bytes > 0 && before > limit.0 && after < before).then_some(Relief { from, to })
+        let mut takers: Vec<&Disk<'_>> = self.takers(&nodes).collect();
+        takers.sort_by_key(|disk| (self.rank(disk), disk.replica.node));
+        takers.into_iter().filter(|_| bytes > 0).find_map(|to| {
+            let from = self.spare(&[holders, &[to.replica]].concat())?;
+            let (before, after) = (self.disks.get(&from.disk)?.fullness_with(0), to.fullness_with(bytes));
+            (before > limit.0 && after < before).then_some(Relief { from, to: to.replica })
+        })
     }
 }
 
@@ -138,7 +190,7 @@ impl Disks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fullness(u64);
 
-/// A move of one copy from a disk that is too full to another.
+/// A move of one copy from a disk that is too full, or in a zone with another copy, to a better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Relief {
     pub(crate) from: ReplicaRef,

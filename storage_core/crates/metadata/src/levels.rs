@@ -10,7 +10,7 @@ use crate::state::{FIRST_LEVEL, Metadata, NodeState, Protocol};
 use crate::topic_config::{PLACEMENT_SETTINGS, RETENTION_SETTINGS};
 
 /// The highest level that this version knows.
-pub const LEVEL: u32 = 8;
+pub const LEVEL: u32 = 9;
 /// Level of the decisions that say what no copy had any more, and of reports that a segment is lost.
 const LOST_LEVEL: u32 = 3;
 /// Level from which topics and partitions have limits, and segments say which producers are forgotten behind them: all
@@ -29,6 +29,8 @@ const RETENTION_LEVEL: u32 = 6;
 const PLACEMENT_LEVEL: u32 = 7;
 /// Level from which nodes say how large their disks are, so that copies move from full disks to emptier ones.
 const DISKS_LEVEL: u32 = 8;
+/// Level from which nodes say in which zone they are, so that copies and voters are spread over zones.
+const ZONES_LEVEL: u32 = 9;
 
 impl Command {
     /// The level that a cluster must have reached before this command may be proposed.
@@ -39,6 +41,7 @@ impl Command {
             Self::RecoverTopic { .. } => 3,
             Self::AlterTopic { set, unset, .. } => level_of_settings(set.keys().chain(unset)),
             Self::CreateTopic { config, .. } if !config.is_empty() => level_of_settings(config.keys()),
+            Self::RegisterNode { zone, .. } if !zone.is_empty() => ZONES_LEVEL,
             Self::RegisterNode { listeners, .. }
                 if listeners
                     .iter()
@@ -119,6 +122,12 @@ impl Metadata {
     #[must_use]
     pub fn knows_disk_sizes(&self) -> bool {
         self.level >= DISKS_LEVEL
+    }
+
+    /// Whether nodes may say in which zone they are.
+    #[must_use]
+    pub fn knows_zones(&self) -> bool {
+        self.level >= ZONES_LEVEL
     }
 
     /// Refuses a command of a level that the cluster has not reached.

@@ -1,5 +1,5 @@
 //! The choice of who leads and who stores the next segment. As its topic wants it, leaders take turns among healthy nodes, or
-//! stay where they are and are spread evenly; n distinct nodes store the segment. Pure.
+//! stay where they are and are spread evenly; n distinct nodes, in as many zones as there are, store the segment. Pure.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +97,8 @@ pub fn recovery(
 
 /// Why the partition's open segment should be rolled because of who stores it, if it should: neither the replica set nor the
 /// quorum of an open segment ever changes. A set chosen now would have fewer replicas on nodes that leave (drained, full, gone,
-/// or silent for longer than the grace), or more on nodes that stay; or the topic wants a larger quorum. After such a roll there
-/// is no reason any more, so that rolls come to an end.
+/// or silent for longer than the grace), or more on nodes that stay, or as many in better spread zones; or the topic wants a larger
+/// quorum. After such a roll there is no reason any more, so that rolls come to an end.
 #[must_use]
 pub fn reason_to_roll(
     metadata: &Metadata,
@@ -114,13 +114,18 @@ pub fn reason_to_roll(
     let leave_now = leaving(now);
     let wanted = in_topic.config.replication(metadata.replication);
     let is_raised = in_topic.config.sets_replication() && open.descriptor.write_quorum < wanted.write_quorum;
-    if leave_now == 0 && now.len() >= wanted.factor as usize && !is_raised {
+    let crowding = view.crowding(now);
+    let may_spread = crowding > now.len() && view.has_zones();
+    if leave_now == 0 && now.len() >= wanted.factor as usize && !is_raised && !may_spread {
         return None; // nearly always
     }
     let next = view.following(in_topic, in_partition, in_partition.next_epoch, SegmentId::from_u128(0));
     let then = next?.replicas;
     let leave_then = leaving(&then);
-    let is_better = leave_then < leave_now || then.len() - leave_then > now.len() - leave_now;
+    let (stay_then, stay_now) = (then.len() - leave_then, now.len() - leave_now);
+    let is_as_good = leave_then == leave_now && stay_then == stay_now;
+    let is_spread = is_as_good && view.crowding(&then) < crowding;
+    let is_better = leave_then < leave_now || stay_then > stay_now || is_spread;
     is_better.then_some(Reason::Moved).or(is_raised.then_some(Reason::Quorum))
 }
 
@@ -197,8 +202,9 @@ impl<'a> View<'a> {
     }
 
     /// The leader and the nodes behind it in the ring of ids: first healthy ones, then avoided ones, then those that stop
-    /// or are silent, which catch up once they are back, and the long silent ones last; none that is full or gone. A cluster smaller than
-    /// n gets a smaller set. `None` where fewer than w of the set are healthy.
+    /// or are silent, which catch up once they are back, and the long silent ones last; none that is full or gone. Of nodes that are
+    /// equal so far, the one whose zone has fewest of the set is next. A cluster smaller than n gets a smaller set. `None` where
+    /// fewer than w of the set are healthy.
     fn replica_set(
         &self,
         leader: &Node,
@@ -207,17 +213,38 @@ impl<'a> View<'a> {
         let behind = self.metadata.nodes.values().filter(|node| node.id > leader.id);
         let before = self.metadata.nodes.values().filter(|node| node.id < leader.id);
         let mut others: Vec<&Node> = behind.chain(before).filter(|node| self.may_store(node)).collect();
-        // The sort is stable, so the ring's order stays. How many nodes stay does not depend on the leader, so rolls for
-        // a better set come to an end.
-        others.sort_by_key(|node| {
+        // How many nodes stay, and how they are spread over zones, does not depend on the leader, so rolls for a better set come to
+        // an end.
+        let rank = |node: &Node| {
             let replica = ReplicaRef { node: node.id, disk: node.disk };
             (!self.is_healthy(node), !self.is_preferred(node), !self.stays(replica))
-        });
-        let set: Vec<&Node> =
-            std::iter::once(leader).chain(others).take(usize::try_from(factor).ok()?).collect();
+        };
+        let mut set = vec![leader];
+        while set.len() < usize::try_from(factor).ok()? && !others.is_empty() {
+            let neighbours = |node: &Node| set.iter().filter(|other| other.zone == node.zone).count();
+            // The first of equal ones is taken, so the ring's order stays.
+            let (next, _) =
+                others.iter().enumerate().min_by_key(|(_, node)| (rank(node), neighbours(node)))?;
+            set.push(others.remove(next));
+        }
         let healthy = set.iter().filter(|node| self.is_healthy(node)).count();
         let replicas = set.iter().map(|node| ReplicaRef { node: node.id, disk: node.disk }).collect();
         (healthy >= usize::try_from(write_quorum).ok()?).then_some(replicas)
+    }
+
+    /// How many pairs of these replicas are in one zone, each replica and itself included, without those that do not stay: the
+    /// fewer, the better they are spread.
+    fn crowding(&self, set: &[ReplicaRef]) -> usize {
+        let stay = set.iter().filter(|replica| self.stays(**replica));
+        let zones: Vec<&str> =
+            stay.filter_map(|replica| Some(self.metadata.nodes.get(&replica.node)?.zone.as_str())).collect();
+        zones.iter().map(|zone| zones.iter().filter(|other| *other == zone).count()).sum()
+    }
+
+    /// Whether the nodes are in more than one zone.
+    fn has_zones(&self) -> bool {
+        let mut zones = self.metadata.nodes.values().map(|node| &node.zone);
+        zones.next().is_some_and(|first| zones.any(|zone| zone != first))
     }
 
     fn stays(&self, replica: ReplicaRef) -> bool {

@@ -150,6 +150,14 @@ pub enum CommandRejection {
         /// The name that was told.
         name: String,
     },
+    /// The name breaks the rule for names of zones.
+    #[error(
+        "{name:?} is not a name of a zone: 1 to 63 characters of [A-Za-z0-9._-], the first one a letter or digit"
+    )]
+    InvalidZoneName {
+        /// The name that was told.
+        name: String,
+    },
     /// No such organisation.
     #[error("there is no organisation {name:?}: an administrator must make it first")]
     UnknownOrganisation {

@@ -111,6 +111,10 @@ pub struct Node {
     /// Name that its operator gives it, such as that of its pod; empty where it has none.
     #[serde(default)]
     pub name: String,
+    /// Zone that its disk is in, such as a data centre: what fails at once. Copies and voters are spread over zones. It is empty
+    /// where nobody has said it, which counts as one zone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub zone: String,
     /// Highest level of commands that its process knows.
     #[serde(default = "first_level")]
     pub level: u32,

@@ -5,7 +5,8 @@
 //! acknowledge it. A node stays unless it is drained, its disk is gone, or it was silent for longer than the grace. What
 //! may be given up must have been made elsewhere before: w verified copies stay in any case.
 //!
-//! Where every segment has its copies, they move from disks that are much fuller than the others, such as those that were there
+//! Copies of a segment are spread over zones as evenly as can be. Where every segment has its copies, they move from zones that
+//! have two more of a segment than another one could have, and then from disks that are much fuller than the others, such as those that were there
 //! before a node joined: a copy too many is made on the emptiest disk, and then the one on the fullest is given up.
 
 use std::collections::BTreeSet;
@@ -44,6 +45,9 @@ pub struct Progress {
     pub lost: u64,
     /// Copies whose holders found damage that they cannot mend.
     pub damaged: u64,
+    /// Segments that the loss of one zone would leave without a quorum, if they are open, or else without a copy; 0 where
+    /// no two zones are known.
+    pub in_one_zone: u64,
 }
 
 /// A change of one segment's copies: [`Command::SetCopies`].
@@ -87,8 +91,10 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
     let mut has_spare = false;
     for (segment, wanted) in metadata.segments() {
         if !matches!(segment.state, SegmentState::Sealed(_)) {
+            progress.in_one_zone += u64::from(look.needs_one_zone(segment, segment.quorum()));
             continue;
         }
+        progress.in_one_zone += u64::from(look.needs_one_zone(segment, 1));
         let copies = look.sort(segment);
         if segment.is_lost() {
             progress.lost += 1;
@@ -96,8 +102,8 @@ pub fn upkeep(metadata: &Metadata, present: &Present) -> Upkeep {
             progress.under_replicated += u64::from(copies.verified.len() < wanted);
             progress.without_copy += u64::from(copies.verified.is_empty());
         }
-        has_spare |= copies.verified.len() + copies.filling > wanted;
-        progress.moving += copies.filling as u64;
+        has_spare |= copies.verified.len() + copies.filling.len() > wanted;
+        progress.moving += copies.filling.len() as u64;
         progress.damaged += copies.damaged.len() as u64;
         if copies.verified.len() != wanted || copies.is_untidy() {
             wanting.push((copies.verified.len(), segment, wanted));
@@ -120,9 +126,9 @@ struct Copies {
     /// Verified copies on nodes that stay.
     verified: Vec<ReplicaRef>,
     /// Copies that nodes that stay are to make or to compare.
-    filling: usize,
+    filling: Vec<ReplicaRef>,
     /// Copies that nodes that stay look for in vain.
-    lost: usize,
+    lost: Vec<ReplicaRef>,
     /// Damaged copies on nodes that stay.
     damaged: Vec<ReplicaRef>,
     /// Copies on nodes that are drained.
@@ -144,7 +150,7 @@ struct Look<'a> {
     /// Disks of the nodes that stay.
     staying: BTreeSet<DiskId>,
     /// What these disks have or will have.
-    disks: Disks,
+    disks: Disks<'a>,
     moves_max: usize,
     moves_left: usize,
 }
@@ -176,8 +182,8 @@ impl<'a> Look<'a> {
                 _ if is_gone => copies.gone.push(replica),
                 CopyState::Leaving => {}
                 CopyState::Verified if stays && segment.counts(copy) => copies.verified.push(replica),
-                CopyState::Verified | CopyState::Filling if stays => copies.filling += 1,
-                CopyState::Lost if stays => copies.lost += 1,
+                CopyState::Verified | CopyState::Filling if stays => copies.filling.push(replica),
+                CopyState::Lost if stays => copies.lost.push(replica),
                 CopyState::Damaged if stays => copies.damaged.push(replica),
                 _ if is_drained() => copies.drained.push(replica),
                 // The node is silent and may come back.
@@ -204,14 +210,19 @@ impl<'a> Look<'a> {
         Some(CopyChange::of(segment, added, given_up))
     }
 
-    /// Takes the emptiest disks, as far as moves are allowed now, until there are `wanted` copies.
+    /// Takes disks in further zones, and of these the emptiest, as far as moves are allowed now, until there are `wanted` copies.
     fn add(&mut self, segment: &Segment, copies: &Copies, wanted: usize) -> Vec<ReplicaRef> {
-        let there = copies.verified.len() + copies.filling + copies.lost;
-        let lacking = wanted.saturating_sub(there).min(self.moves_left);
-        let mut added = self.disks.takers_besides(&holders(segment));
-        added.truncate(lacking);
-        added.iter().for_each(|replica| self.disks.give(*replica, segment.bytes()));
-        self.moves_left -= added.len();
+        let mut there = [&copies.verified[..], &copies.filling, &copies.lost].concat();
+        let mut holders = holders(segment);
+        let mut added = Vec::new();
+        while there.len() < wanted && self.moves_left > 0 {
+            let Some(taker) = self.disks.taker(&holders, &there) else { break };
+            self.disks.give(taker, segment.bytes());
+            self.moves_left -= 1;
+            there.push(taker);
+            holders.insert(taker.node);
+            added.push(taker);
+        }
         added
     }
 
@@ -220,9 +231,9 @@ impl<'a> Look<'a> {
     fn give_up(&mut self, segment: &Segment, wanted: usize, copies: Copies) -> Vec<ReplicaRef> {
         let Copies { verified, filling, damaged, drained, gone, .. } = copies;
         let enough = verified.len() >= segment.descriptor.write_quorum as usize;
-        let has_taker = !self.disks.takers_besides(&holders(segment)).is_empty();
+        let has_taker = self.disks.taker(&holders(segment), &verified).is_some();
         // More is not to be had: n copies are verified, or none is being made and no node is left that could take one.
-        let is_complete = verified.len() >= wanted || (filling == 0 && !has_taker);
+        let is_complete = verified.len() >= wanted || (filling.is_empty() && !has_taker);
         let mut given_up = Vec::new();
         if segment.copies.len() > gone.len() {
             given_up.extend(gone);
@@ -233,31 +244,48 @@ impl<'a> Look<'a> {
         }
         let all_answer = verified.iter().all(|replica| self.disks.answers(*replica));
         if enough && verified.len() > wanted && all_answer {
-            given_up.extend(self.disks.fullest(&verified));
+            given_up.extend(self.disks.spare(&verified));
         }
         given_up
     }
 
-    /// Makes copies too many, as far as moves are allowed now, of segments that lie on disks which are much fuller than the
-    /// others.
+    fn needs_one_zone(&self, segment: &Segment, needed: usize) -> bool {
+        let on: Vec<ReplicaRef> = segment.readable_on().collect();
+        self.disks.needs_one_zone(&on, needed)
+    }
+
+    /// Makes copies too many, as far as moves are allowed now: of segments that could be spread over zones better, and where
+    /// there is none, of those that lie on disks which are much fuller than the others.
     fn spread(&mut self) -> Vec<CopyChange> {
-        let mut changes = Vec::new();
+        let widened = self.moved(|disks, _, holders| disks.widening(holders));
+        if !widened.is_empty() {
+            return widened;
+        }
         let points = self.metadata.config.copies_imbalance_max_points();
-        let Some(limit) = self.disks.exceeded(points) else { return changes };
+        let Some(limit) = self.disks.exceeded(points) else { return Vec::new() };
+        self.moved(|disks, segment, holders| disks.relief(holders, segment.bytes(), limit))
+    }
+
+    /// The moves of copies that are wanted, of segments that are whole.
+    fn moved(
+        &mut self,
+        wish: impl Fn(&Disks<'_>, &Segment, &[ReplicaRef]) -> Option<Relief>,
+    ) -> Vec<CopyChange> {
+        let mut changes = Vec::new();
         for (segment, wanted) in self.metadata.segments() {
             if changes.len() >= self.moves_left.min(CHANGES_MAX) {
                 break;
             }
             let holders = self.sort(segment).verified;
             let is_whole = holders.len() == wanted && segment.copies.len() == wanted;
-            let bytes = segment.bytes();
-            if is_whole && let Some(Relief { from, to }) = self.disks.relief(&holders, bytes, limit) {
-                self.disks.take(from, bytes);
-                self.disks.give(to, bytes);
-                changes.push(CopyChange::of(segment, vec![to], Vec::new()));
+            if is_whole && let Some(Relief { from, to }) = wish(&self.disks, segment, &holders) {
+                self.disks.take(from, segment.bytes());
+                self.disks.give(to, segment.bytes());
+                changes.push((holders.len(), CopyChange::of(segment, vec![to], Vec::new())));
             }
         }
-        changes
+        changes.sort_by_key(|(verified, _)| *verified);
+        changes.into_iter().map(|(_, change)| change).collect()
     }
 }
 

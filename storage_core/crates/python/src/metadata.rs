@@ -120,6 +120,11 @@ impl Metadata {
         self.current().knows_disk_sizes()
     }
 
+    /// Whether registrations may say in which zone a node is.
+    fn knows_zones(&self) -> bool {
+        self.current().knows_zones()
+    }
+
     /// The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`.
     fn organisations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json::to_python(py, &walrus_metadata::organisations(&self.current()))

@@ -147,6 +147,9 @@ class Metadata:
     def knows_disk_sizes(self) -> bool:
         """Whether renewals of leases may say how large a node's disk is."""
 
+    def knows_zones(self) -> bool:
+        """Whether registrations may say in which zone a node is."""
+
     def organisations(self) -> list[dict[str, Any]]:
         """The organisations by name, a dict for each: `name`, `limits`, `topics`, `partitions`, `version`."""
 

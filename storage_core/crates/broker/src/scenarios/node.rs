@@ -122,6 +122,7 @@ impl TestNode {
             admin_address: address(),
             listeners: Vec::new(),
             name: String::new(),
+            zone: String::new(),
             level: walrus_metadata::LEVEL,
         };
         self.propose(node).unwrap();

@@ -1,5 +1,5 @@
 //! Rolls of open segments whose replica set or quorum is not what it should be any more, for a node is drained, gone or away too
-//! long, others came, or the topic wants more acknowledgements. Their leaders roll them, since neither of an open segment ever
+//! long, others came or tell another zone, or the topic wants more acknowledgements. Their leaders roll them, since neither of an open segment ever
 //! changes (R9).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ pub(crate) async fn keep_watch(partitions: Arc<Partitions>) {
 #[derive(PartialEq, Eq)]
 struct Circumstances {
     topics: OrdMap<TopicId, Arc<Topic>>,
-    nodes: BTreeMap<NodeId, (DiskId, ProcessId, NodeState)>,
+    nodes: BTreeMap<NodeId, (DiskId, ProcessId, NodeState, String)>,
     gone_disks: BTreeSet<DiskId>,
     replication: Replication,
     present: Present,
@@ -61,7 +61,9 @@ impl Circumstances {
         let nodes = metadata.nodes.values();
         Self {
             topics: metadata.topics.clone(),
-            nodes: nodes.map(|node| (node.id, (node.disk, node.process, node.state))).collect(),
+            nodes: nodes
+                .map(|node| (node.id, (node.disk, node.process, node.state, node.zone.clone())))
+                .collect(),
             gone_disks: metadata.gone_disks.clone(),
             replication: metadata.replication,
             present: partitions.cluster().present(metadata),

@@ -453,6 +453,7 @@ impl Cluster {
             admin_address: String::new(),
             listeners: addresses.iter().filter(|_| are_known).filter_map(of_org).collect(),
             name: String::new(),
+            zone: String::new(),
             level: walrus_metadata::LEVEL,
         }
     }

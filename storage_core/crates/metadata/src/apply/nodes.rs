@@ -28,6 +28,7 @@ pub(super) fn register_node(
         admin_address,
         listeners,
         name,
+        zone,
         level,
     } = command
     else {
@@ -50,6 +51,9 @@ pub(super) fn register_node(
             return Err(CommandRejection::InvalidListenerName { name: listener.name.clone() });
         }
     }
+    if !zone.is_empty() && !is_org_name(zone) {
+        return Err(CommandRejection::InvalidZoneName { name: zone.clone() });
+    }
     if *level < metadata.level {
         return Err(CommandRejection::TooOld { knows: *level, needed: metadata.level });
     }
@@ -67,6 +71,7 @@ pub(super) fn register_node(
         admin_address: admin_address.clone(),
         listeners: listeners.clone(),
         name: name.clone(),
+        zone: zone.clone(),
         level: *level,
         state: known.map_or(NodeState::Up, |node| state_after_start(node, *process)),
         renewals: known.map_or(0, |node| node.renewals),

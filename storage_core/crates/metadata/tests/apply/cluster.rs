@@ -42,6 +42,7 @@ pub(crate) fn register(n: u128) -> Command {
         admin_address: format!("host{n}:9091"),
         listeners: Vec::new(),
         name: format!("pod-{n}"),
+        zone: String::new(),
         level: LEVEL,
     }
 }

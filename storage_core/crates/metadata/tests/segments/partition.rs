@@ -47,6 +47,7 @@ pub(crate) fn register(metadata: &mut Metadata, n: u128) -> Result<(), CommandRe
         admin_address: format!("host{n}:9091"),
         listeners: Vec::new(),
         name: format!("node{n}"),
+        zone: String::new(),
         level: walrus_metadata::LEVEL,
     };
     run(metadata, command)

@@ -301,6 +301,13 @@ impl World {
         }
         let level = Command::RaiseLevel { level: metadata::LEVEL };
         world.propose(level).expect("new").expect("all know it");
+        world
+            .nodes
+            .iter()
+            .map(|node| node.id)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|id| world.register(id));
         let id = SegmentId(world.mint());
         let state = &world.metadata.state;
         let descriptor =
@@ -341,6 +348,11 @@ impl World {
 
     fn register(&mut self, id: NodeId) {
         let node = self.node(id);
+        let zone = match (self.metadata.state.knows_zones(), id.0 % 2) {
+            (false, _) => "",
+            (true, 0) => "even",
+            (true, _) => "odd",
+        };
         let command = Command::RegisterNode {
             wanted: Some(id),
             disk: node.disk,
@@ -353,6 +365,7 @@ impl World {
             admin_address: String::new(),
             listeners: Vec::new(),
             name: String::new(),
+            zone: zone.to_owned(),
             level: metadata::LEVEL,
         };
         // Refused to a disk that was declared gone: that node never comes back.
