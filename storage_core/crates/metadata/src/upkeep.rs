@@ -135,7 +135,7 @@ struct Copies {
     drained: Vec<ReplicaRef>,
     /// Copies on disks that are gone.
     gone: Vec<ReplicaRef>,
-    /// Whether there is a verified copy somewhere, if only on a node that does not stay or that gives it up.
+    /// Whether there may be a whole copy somewhere, if only on a node that does not stay or that gives it up.
     has_source: bool,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Look<'a> {
             let replica = copy.replica;
             let (stays, is_gone) =
                 (self.staying.contains(&replica.disk), self.metadata.gone_disks.contains(&replica.disk));
-            copies.has_source |= copy.state == CopyState::Verified && !is_gone;
+            copies.has_source |= matches!(copy.state, CopyState::Verified | CopyState::Leaving) && !is_gone;
             let is_drained = || {
                 let node = self.metadata.nodes.get(&replica.node);
                 node.is_some_and(|node| node.disk == replica.disk && node.state == NodeState::Draining)

@@ -51,6 +51,9 @@ pub enum Mistake {
     TombstoneInItsFirstPass,
     /// No disk remembers what took the place of others, whose copies go once enough of its own are verified.
     LeavesWithoutNote,
+    /// A copy that is given up goes although nobody asked whether enough others have theirs: the metadata may have forgotten
+    /// that those were given up before.
+    LeavesUnasked,
     /// The copy of a compactor counts as verified, and goes as scratch when the metadata have forgotten the candidate.
     CountedAndStillScratch,
     /// A coordinator of groups that was replaced appends what it has yet to record to whatever segment is open.
@@ -72,7 +75,7 @@ impl Mistake {
 }
 
 /// Mistakes of the driver and of the metadata.
-pub const OF_THE_DRIVER: [Mistake; 27] = [
+pub const OF_THE_DRIVER: [Mistake; 28] = [
     Mistake::EndReadBeforeThePromise,
     Mistake::LeaderResumes,
     Mistake::PublishedBeforeTheVotes,
@@ -95,6 +98,7 @@ pub const OF_THE_DRIVER: [Mistake; 27] = [
     Mistake::OneClockBelieved,
     Mistake::TombstoneInItsFirstPass,
     Mistake::LeavesWithoutNote,
+    Mistake::LeavesUnasked,
     Mistake::CountedAndStillScratch,
     Mistake::LateCoordinator,
     Mistake::CommittedBeforeQuorum,

@@ -13,7 +13,7 @@ use crate::world::{Checked, Flight, Rot, Sender, Setting, Violation, World};
 pub type Scenario = (&'static str, fn(Option<Mistake>) -> Checked);
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 12] = [
+pub const SCENARIOS: [Scenario; 13] = [
     ("a suspect copy that is filled to the high watermark is still suspect", filled_to_the_high_watermark),
     ("what may be lost is part of what is decided", possible_loss_is_decided),
     ("rot at different records of two copies loses nothing", rot_at_different_records),
@@ -25,6 +25,7 @@ pub const SCENARIOS: [Scenario; 12] = [
     ("the log that is left of a disk without votes saves what others cut", log_that_is_left),
     ("a copy that forgot its votes confirms no leader that slept", votes_that_were_forgotten),
     ("a copy that was counted does not go as scratch", scratch_that_was_counted),
+    ("of two copies of which each was given up in its turn one stays", given_up_in_turn),
     ("who has written what outlives the segment that it was written to", table_behind_what_went),
 ];
 
@@ -336,6 +337,42 @@ fn scratch_that_was_counted(mistake: Option<Mistake>) -> Checked {
     world.crash(node, 0, None)?;
     world.restart(node)?;
     do_all_chores(&mut world, node)?;
+    match world.unclean() {
+        Some(left) => Err(Violation(left)),
+        None => Ok(()),
+    }
+}
+
+/// A copy moves to another node, and the metadata forget the second half of that: both are listed as verified again, though the
+/// first one is gone, and this time it is the second one that is given up.
+fn given_up_in_turn(mistake: Option<Mistake>) -> Checked {
+    let replication = Replication::single();
+    let mut world = World::new(Setting {
+        replication,
+        nodes: 2,
+        written: 3,
+        sealed: 1,
+        idempotent: true,
+        cleans: true,
+        coordinates: false,
+        mistake,
+    });
+    let segment = world.first_segment().expect("it is listed");
+    let first = world.descriptor(segment).leader.node;
+    let second = NodeId(3 - first.0);
+    do_all_chores(&mut world, first)?;
+    world.set_copies(segment, &[second], &[])?;
+    do_all_chores(&mut world, second)?;
+    let forgotten = Arc::clone(&world.metadata);
+    world.set_copies(segment, &[], &[first])?;
+    do_all_chores(&mut world, first)?;
+    world.roll_back(forgotten)?;
+    world.set_copies(segment, &[], &[second])?;
+    for _ in 0..4 {
+        do_all_chores(&mut world, second)?;
+        do_all_chores(&mut world, first)?;
+        world.keep_copies()?;
+    }
     match world.unclean() {
         Some(left) => Err(Violation(left)),
         None => Ok(()),

@@ -15,4 +15,5 @@ fn scenarios_about_what_goes_find_the_mistakes_that_they_are_about() {
     let finds = |mistake| SCENARIOS.iter().any(|(_, scenario)| scenario(Some(mistake)).is_err());
     assert!(finds(Mistake::SuccessorWithoutTable));
     assert!(finds(Mistake::CountedAndStillScratch));
+    assert!(finds(Mistake::LeavesUnasked));
 }

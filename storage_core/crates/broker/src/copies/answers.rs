@@ -262,7 +262,9 @@ impl Copies {
                 true => (log.producers().encode().into(), encoded_first(&log)),
                 false => Default::default(),
             };
-            let (bytes, sealed) = (self.bucket().size_bytes(log.id()).unwrap_or(0), log.is_sealed());
+            let bytes = self.bucket().size_bytes(log.id()).unwrap_or(0);
+            let (sealed, digest) = (log.is_sealed(), log.sealed().map_or(0, |seal| seal.digest));
+            let stays = sealed && !self.table().is_about_to_go(segment);
             let segment = uuid_bytes(segment.0);
             let doubt = if is_all { String::new() } else { walrus_replica::Doubt::Ending.to_string() };
             Some(SegmentFacts {
@@ -274,6 +276,8 @@ impl Copies {
                 first_producers,
                 unsettled: !is_all,
                 doubt,
+                digest,
+                stays,
                 ..SegmentFacts::default()
             })
         };

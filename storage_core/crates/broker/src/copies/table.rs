@@ -45,6 +45,8 @@ pub(crate) struct CopyTable {
     damage: Notify,
     /// Open segments that this process is to lead, whose end somebody wanted to know and was not told.
     doubted: Lock<HashMap<SegmentId, Instant>>,
+    /// Copies that this node is about to delete, for they were given up.
+    going: Lock<HashSet<SegmentId>>,
     /// Copies of segments that are not sealed in which batches rotted.
     holed: Arc<Holed>,
 }
@@ -68,6 +70,7 @@ impl CopyTable {
             damaged: Lock::default(),
             damage: Notify::new(),
             doubted: Lock::default(),
+            going: Lock::default(),
             holed: Arc::default(),
         })
     }
@@ -94,6 +97,21 @@ impl CopyTable {
         }
         self.forget(held.segment);
         self.holdings.lock().mark_found(held);
+    }
+
+    /// From now on this node says of these copies that it is about to delete them.
+    pub(crate) fn mark_going(&self, segments: impl IntoIterator<Item = SegmentId>) {
+        self.going.lock().extend(segments);
+    }
+
+    /// The copies that were to go are deleted by now, or stay for the time being.
+    pub(crate) fn clear_going(&self) {
+        self.going.lock().clear();
+    }
+
+    /// Whether this node may delete its copy at any moment.
+    pub(crate) fn is_about_to_go(&self, segment: SegmentId) -> bool {
+        self.going.lock().contains(&segment)
     }
 
     /// How many copies listed here are to be made, and how many are beyond mending.

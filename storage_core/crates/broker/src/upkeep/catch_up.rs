@@ -19,6 +19,7 @@ use crate::copies::holes;
 use crate::copies::sealing;
 use crate::node::error::{Error, Result};
 use crate::node::patience;
+use crate::upkeep::giving_up::GivingUp;
 use crate::upkeep::retiring;
 
 /// Limit on the copies that are completed at the same time.
@@ -96,11 +97,11 @@ impl Work {
         let metadata = copies.cluster().routing().metadata.clone();
         let pending = copies.table().follow(&metadata);
         let mut findings = Findings::default();
+        let leaving =
+            pending.iter().filter(|held| held.state == CopyState::Leaving && !self.has_failed(held));
+        let giving_up = GivingUp::ask(copies, &metadata, leaving).await;
         for held in pending {
-            let patience =
-                if held.state == CopyState::Lost { patience::LOST_COPIES_LOOK } else { patience::COPY_RETRY };
-            let failed = self.failed.get(&held.segment).is_some_and(|at| at.elapsed() < patience);
-            let is_busy = self.under_way.contains(&held.segment) || failed;
+            let is_busy = self.under_way.contains(&held.segment) || self.has_failed(&held);
             if is_busy || findings.len() == REPORTS_MAX {
                 continue;
             }
@@ -149,6 +150,14 @@ impl Work {
                 // Mending is the repair's business.
                 (CopyState::Damaged, Some(_)) => None,
                 (CopyState::Damaged, None) => Some(Found::Gone),
+                (CopyState::Leaving, _) if !giving_up.may_go(held.segment) => {
+                    tracing::info!(
+                        segment = %held.segment,
+                        "a copy that was given up stays until enough others answer for theirs"
+                    );
+                    self.failed.insert(held.segment, Instant::now());
+                    None
+                }
                 (CopyState::Leaving, _) => self.leave(copies, &metadata, &held).await,
             };
             let knows = metadata.knows_retention();
@@ -160,6 +169,13 @@ impl Work {
         copies.cluster().metrics().copies_filling.set(i64::try_from(filling).unwrap_or(i64::MAX));
         copies.cluster().metrics().copies_damaged.set(i64::try_from(damaged).unwrap_or(i64::MAX));
         findings
+    }
+
+    /// Whether the work on a copy failed a moment ago.
+    fn has_failed(&self, held: &HeldCopy) -> bool {
+        let patience =
+            if held.state == CopyState::Lost { patience::LOST_COPIES_LOOK } else { patience::COPY_RETRY };
+        self.failed.get(&held.segment).is_some_and(|at| at.elapsed() < patience)
     }
 
     /// Whether the seal of a copy is all that is missing: the journal of the only node's store lost its end.

@@ -5,6 +5,7 @@ pub(crate) mod compaction;
 pub(crate) mod departure;
 mod emptied;
 mod fate;
+mod giving_up;
 pub(crate) mod hand_over;
 pub(crate) mod holes;
 pub(crate) mod lag;

@@ -1,13 +1,14 @@
 //! Tests of the copies of sealed segments: they are made up for after a lost disk, moved off a drained node, gone after a trim,
 //! and nothing that was acknowledged goes with them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use walrus_broker::{Error, PartitionRef};
 use walrus_log::LogId;
 use walrus_metadata::{Command, CopyState, LEVEL, Metadata, Segment, SegmentCopy, SegmentState, census};
-use walrus_model::{NodeId, Replication, SegmentId};
+use walrus_model::{NodeId, ReplicaRef, Replication, SegmentId};
 
 use crate::client::{options, put, read_values};
 use crate::harness::{Cluster, PATIENCE, sealed_count, wait_until};
@@ -79,6 +80,49 @@ fn a_lost_disk_is_made_up_for_on_the_nodes_that_are_left() {
         sealed(metadata).len() >= 5 && sealed(metadata).iter().all(is_off) && are_whole(&cluster, metadata)
     });
     check_reads(&cluster, &topic, &left, 60);
+}
+
+/// The metadata have forgotten that the first of two copies was given up, and now give up the second one.
+#[test]
+fn a_copy_that_is_given_up_stays_until_others_say_that_they_keep_theirs() {
+    let replication = Replication { factor: 1, write_quorum: 1 };
+    let cluster = Cluster::start_replicated(2, json!({ "segment_entries_max": 10 }), replication);
+    let topic = PartitionRef::parse("logs", 0).unwrap();
+    write(&cluster, &topic, 1, 0..15);
+    let states = |metadata: &Metadata| -> Vec<(NodeId, CopyState)> {
+        let copies = sealed(metadata).into_iter().next().map(|segment| segment.copies);
+        copies.into_iter().flatten().map(|copy| (copy.replica.node, copy.state)).collect()
+    };
+    let until = |what: &str, wanted: &[(NodeId, CopyState)]| {
+        wait_until(what, PATIENCE, || states(&cluster.metadata()) == wanted);
+    };
+    let is_sealed = || matches!(states(&cluster.metadata())[..], [(_, CopyState::Verified)]);
+    wait_until("one copy is verified", PATIENCE, is_sealed);
+    let segment = sealed(&cluster.metadata()).remove(0);
+    let first = segment.copies[0].replica;
+    let other = NodeId(3 - first.node.0);
+    let second = ReplicaRef { node: other, disk: cluster.disk(other.0) };
+    let set = |added: Vec<ReplicaRef>, given_up: Vec<ReplicaRef>| {
+        let (topic, segment) = (segment.descriptor.topic, segment.descriptor.id);
+        let version = sealed(&cluster.metadata())[0].version;
+        cluster.command(Command::SetCopies { topic, partition: 0, segment, version, added, given_up });
+    };
+    set(vec![second], Vec::new());
+    until("both are verified", &[(first.node, CopyState::Verified), (other, CopyState::Verified)]);
+    let before = sealed(&cluster.metadata()).remove(0);
+    set(Vec::new(), vec![first]);
+    until("the first one is gone", &[(other, CopyState::Verified)]);
+
+    cluster.rewrite(|metadata| {
+        let listed =
+            metadata.topics.get_mut(&before.descriptor.topic).map(Arc::make_mut).expect("it is there");
+        let partition = Arc::make_mut(&mut listed.partitions[0]);
+        let mut copies = before.copies.clone();
+        copies[1].state = CopyState::Leaving;
+        partition.segments[0].copies = copies;
+    });
+    until("the first one is there again", &[(first.node, CopyState::Verified)]);
+    check_reads(&cluster, &topic, &[1, 2], 15);
 }
 
 #[test]

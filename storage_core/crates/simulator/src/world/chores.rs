@@ -139,8 +139,39 @@ impl World {
         if partition.holder_of_place(leaving).is_some_and(|holder| !is_safe(holder)) {
             return None;
         }
-        let is_here = self.has_some(node, segment);
-        Some(if is_here { Chore::Leave(segment) } else { Chore::Report(segment, since) })
+        if !self.has_some(node, segment) {
+            return Some(Chore::Report(segment, since));
+        }
+        let is_replaced = partition.segments.iter().all(|listed| listed.descriptor.id != segment);
+        let may_go =
+            is_replaced || self.makes(Mistake::LeavesUnasked) || self.is_kept_by_enough(node, leaving);
+        may_go.then_some(Chore::Leave(segment))
+    }
+
+    /// Whether w other nodes that are listed with a verified copy say that they have it and do not mean to delete it.
+    fn is_kept_by_enough(&self, node: &Node, leaving: &metadata::Segment) -> bool {
+        let segment = leaving.descriptor.id;
+        let kept = leaving.copies.iter().filter(|copy| {
+            let holder = self.node(copy.replica.node);
+            copy.state == CopyState::Verified
+                && copy.replica.node != node.id
+                && holder.up
+                && holder.disk == copy.replica.disk
+                && self.has_whole(holder, segment)
+                && !self.is_listed_as_leaving(holder, segment)
+        });
+        kept.count() >= leaving.descriptor.write_quorum()
+    }
+
+    /// Whether the metadata of now list a node's copy as one that leaves.
+    fn is_listed_as_leaving(&self, node: &Node, segment: SegmentId) -> bool {
+        let Some(topic) = self.metadata.state.topics.get(&TOPIC) else { return false };
+        let mut listed = topic.partitions[0].all_segments();
+        let listed = listed.find(|listed| listed.descriptor.id == segment);
+        listed.is_some_and(|listed| {
+            let mut copies = listed.copies.iter();
+            copies.any(|copy| copy.replica.node == node.id && copy.state == CopyState::Leaving)
+        })
     }
 
     /// Notes of what is listed here and took the place of others, each before the metadata are told.

@@ -99,6 +99,17 @@ impl World {
         self.propose(Command::RepeatCompaction { place, replacement, copies }).map(drop)
     }
 
+    /// Has copies of a sealed segment made and given up, past whoever looks after that.
+    pub fn set_copies(&mut self, segment: SegmentId, added: &[NodeId], given_up: &[NodeId]) -> Checked {
+        let replica = |node: &NodeId| ReplicaRef { node: *node, disk: self.node(*node).disk };
+        let (added, given_up) = (added.iter().map(replica).collect(), given_up.iter().map(replica).collect());
+        let mut listed = self.partition().into_iter().flat_map(|partition| &partition.segments);
+        let version =
+            listed.find(|listed| listed.descriptor.id == segment).map_or(0, |listed| listed.version);
+        let command = Command::SetCopies { topic: TOPIC, partition: 0, segment, version, added, given_up };
+        self.propose(command).map(drop)
+    }
+
     /// Lists copies that are missing and gives up those that are too many, as the node that leads the metadata does.
     pub fn keep_copies(&mut self) -> Checked {
         for change in metadata::upkeep(&self.metadata.state, &everybody(&self.metadata.state)).changes {

@@ -419,6 +419,12 @@ impl World {
         Some(self.partition()?.segments.last()?.descriptor.id)
     }
 
+    /// The oldest listed segment.
+    #[must_use]
+    pub fn first_segment(&self) -> Option<SegmentId> {
+        Some(self.partition()?.segments.first()?.descriptor.id)
+    }
+
     /// Whether the metadata say explicitly that the segment is trimmed.
     #[must_use]
     pub fn is_trimmed(&self, segment: SegmentId) -> bool {
