@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 from harness.kube.cluster import Cluster, machine_of
 from harness.kube.figures import timed
-from harness.kube.kubectl import Kubectl, NewNamespace, run
+from harness.kube.kubectl import NewNamespace, run
+from harness.kube.machines import MACHINES, restored
 from harness.kube.repository import EXAMPLES
 from harness.kube.workbench import Workbench
 from harness.waiting import wait_until
 
 LOST_AFTER_S = 20
-MACHINES = Kubectl("default")
 
 
 def test_the_broker_of_a_lost_node_is_replaced_under_load(
@@ -48,18 +48,14 @@ def test_the_broker_of_a_lost_node_is_replaced_under_load(
 
 @contextmanager
 def lost(machine: str) -> Iterator[None]:
-    """The machine is silent and its node deleted; afterwards it starts again and registers anew, with its labels."""
-    labels = MACHINES.get("node", machine)["metadata"]["labels"]
-    run("docker", "pause", machine)
-    try:
-        MACHINES("delete", "node", machine)
-        yield
-    finally:
-        run("docker", "unpause", machine)
-        run("docker", "restart", "--time", "0", machine)
-        wait_until(f"node {machine}", lambda: MACHINES.find("node", machine) is not None, timeout_s=180, every_s=0.5)
-        MACHINES("label", "--overwrite", "node", machine, *(f"{label}={value}" for label, value in labels.items()))
-        MACHINES.wait(f"node/{machine}", "condition=Ready")
+    """The machine is silent and its node deleted; afterwards it is given back."""
+    with restored():
+        run("docker", "pause", machine)
+        try:
+            MACHINES("delete", "node", machine)
+            yield
+        finally:
+            run("docker", "unpause", machine)
 
 
 def disks(cluster: Cluster) -> set[str]:

@@ -5,6 +5,7 @@ import re
 import pytest
 from harness.kube.installed import Installed
 from harness.kube.kubectl import Kubectl, run
+from harness.kube.machines import restored
 from harness.kube.repository import ROOT
 
 PAGE = ROOT / "docs/tutorial-kubernetes.md"
@@ -29,7 +30,8 @@ def without_operator(operator: Installed):
 
 
 def test_the_commands_of_the_tutorial_do_what_it_says(without_operator) -> None:
-    said = run("bash", "-c", script(), timeout_s=540)
+    with restored():
+        said = run("bash", "-c", script(), timeout_s=540)
     assert "hello, walrus" in said
     assert "1000 payments" in said
     assert "1000 payments in Spark" in said

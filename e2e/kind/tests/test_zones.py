@@ -6,10 +6,9 @@ import pytest
 from harness.kube.cluster import Cluster, machine_of
 from harness.kube.figures import timed
 from harness.kube.kubectl import Kubectl, NewNamespace, Object, run
+from harness.kube.machines import MACHINES
 from harness.kube.repository import EXAMPLES
 from harness.kube.workbench import Workbench
-
-MACHINES = Kubectl("default")
 
 
 @pytest.fixture
