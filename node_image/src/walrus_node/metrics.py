@@ -63,6 +63,7 @@ _COPIES = {
     "moving": "Copies of sealed segments that are being made",
     "damaged": "Copies of sealed segments with damage that their holders cannot mend",
     "lost": "Sealed segments that no node has any more",
+    "in_one_zone": "Segments that the loss of one zone would leave without a quorum, or sealed ones without a copy",
 }
 
 

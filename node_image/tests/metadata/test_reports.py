@@ -19,9 +19,7 @@ DISK, PROCESS, TOPIC, SEGMENT = (str(uuid4()) for _ in range(4))
 def metadata_of_one_node() -> walrus_core.Metadata:
     machine = MetadataMachine()
     machine.apply(envelope(bootstrap(uuid4(), Replication(1, 1))))
-    registration = Registration(
-        1, uuid4(), uuid4(), *(f"orders-1:{port}" for port in range(1, 7)), "orders-1", 1, zone="a"
-    )
+    registration = Registration(1, uuid4(), uuid4(), *(f"orders-1:{port}" for port in range(1, 7)), "orders-1", 1)
     facts = {
         name: fact if name in ("wanted", "level", "listeners") else str(fact)
         for name, fact in asdict(registration).items()
@@ -43,7 +41,7 @@ def test_a_node_is_read_with_all_its_addresses() -> None:
     (node,) = reports.nodes(metadata_of_one_node())
     assert (node.node_id, node.name, node.state) == (1, "orders-1", "up")
     assert (node.raft_address, node.admin_address) == ("orders-1:1", "orders-1:6")
-    assert node.zone == "a"
+    assert node.zone == ""
 
 
 def test_a_census_of_nothing_names_the_replication_and_no_load() -> None:

@@ -231,7 +231,8 @@ class Executor:
 
     async def _no_foreign_claims(self, manifest: Manifest, snapshot: Snapshot) -> None:
         """A pod mounts the claim of its name, and two clusters can share one: each is looked up before. So is whether
-        it bears a disk that left the cluster, which never comes back. One that only began to go is a member, and does.
+        it bears a disk that left the cluster, which never comes back. One that only began to go is a member, and does;
+        and where no broker says so, for they are all to be made again, none of them is kept from it by one.
         """
         if manifest["kind"] != STATEFUL_SET.name or not manifest["spec"].get("volumeClaimTemplates"):
             return
@@ -258,7 +259,7 @@ class Executor:
                 claim is not None
                 and departure is not None
                 and departure.claim == uid_of(claim)
-                and not is_member(departure.disk, snapshot)
+                and is_member(departure.disk, snapshot) is False
             ):
                 raise Stopped(
                     Wait(

@@ -154,15 +154,15 @@ def nodes(context: typer.Context, admin: AdminOption = None, output: OutputOptio
         return
     leader = seen.metadata.leader if seen.metadata else None
     print_table(
-        ("id", "name", "zone", "state", "metadata", "storage", "grpc", "text", "admin", "disk"),
+        ("id", "name", "state", "metadata", "storage", "zone", "grpc", "text", "admin", "disk"),
         [
             (
                 node.node_id,
                 node.name or None,
-                node.zone or None,
                 node.state if node.alive else "down",
                 _metadata_role(node, leader),
                 storage and ", ".join(filter(None, (storage.backend_in_use, storage.synced_writes))),
+                node.zone or None,
                 node.grpc_address,
                 node.text_address,
                 node.admin_address or None,
