@@ -153,6 +153,21 @@ def test_scaling_up_takes_a_drain_back_whenever_it_is_said(steps):
     assert DEPARTURES not in kube.objects
 
 
+def test_a_set_that_is_deleted_while_a_broker_goes_comes_back_whole():
+    kube = started()
+    kube.put("orders", SMALLEST)
+    until(kube, lambda: drains(kube) == {"orders-general-4"})
+
+    kube.remove("StatefulSet", "orders-general")
+    kube.step()
+    assert not kube.pods()
+    kube.put("orders", FIVE)
+    converge(kube)
+
+    assert condition(kube, "Ready")["status"] == "True", status(kube)
+    assert members(kube) == [f"orders-general-{ordinal}" for ordinal in range(5)]
+
+
 def test_a_broker_that_began_to_go_and_was_scaled_away_by_hand_comes_back_on_its_disk():
     kube = started()
     kube.put("orders", SMALLEST)
