@@ -1,6 +1,7 @@
 //! Copies that the metadata give up. One goes only once as many others as had to acknowledge its records say that they have
-//! theirs, whole, and are not about to delete it. Metadata that were rolled back may list copies as verified that were given up,
-//! and are gone, by what they have forgotten; so two copies could go, each for the sake of the other.
+//! theirs, whole, and are not about to delete it. Metadata that were rolled back may list a copy as verified although its node
+//! has deleted it, as commands said that the metadata have forgotten. Without the question two copies could go, each for the
+//! sake of the other.
 //!
 //! A node says that it is about to delete its copy before it asks others, and until that is done or put off: of two that would
 //! delete theirs each hears no from the other, or one of them asks when the other has nothing any more.
