@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _FACTORS = {
     "m": Fraction(1, 1000),
@@ -14,6 +15,7 @@ _FACTORS = {
 _MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+@lru_cache(maxsize=1024, typed=True)
 def amount_of(quantity: str | int) -> Fraction | None:
     """The number a Kubernetes quantity stands for; None where it is no quantity."""
     match = re.fullmatch(r"(\d{1,20}(?:\.\d{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?", str(quantity))

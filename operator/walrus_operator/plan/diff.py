@@ -17,6 +17,8 @@ def differs(desired: Manifest, observed: Manifest) -> bool:
 
 def _within(wanted: Any, found: Any) -> bool:
     """Whether all that is wanted is found; Kubernetes adds defaults of its own, and writes quantities in its way."""
+    if wanted == found:
+        return True
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_within(value, found.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):
@@ -25,7 +27,5 @@ def _within(wanted: Any, found: Any) -> bool:
             and len(wanted) == len(found)
             and all(_within(one, other) for one, other in zip(wanted, found, strict=True))
         )
-    if wanted == found:
-        return True
     amount = amount_of(wanted) if isinstance(wanted, str | int) and not isinstance(wanted, bool) else None
     return amount is not None and isinstance(found, str | int) and amount == amount_of(found)
