@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, ClassVar
 
 from walrus_operator.api.releases import Wire
@@ -108,7 +109,7 @@ class Cluster:
             for reference in metadata.get("ownerReferences", ())
         )
 
-    @property
+    @cached_property
     def names(self) -> Names:
         """Names of what belongs to it."""
         return Names(self.key.namespace, self.key.name)
@@ -308,12 +309,16 @@ class Snapshot:
 
     def sets(self) -> dict[str, Manifest]:
         """StatefulSets of the cluster, by pool; one that is made anew, as it was."""
+        return self._sets
+
+    @cached_property
+    def _sets(self) -> dict[str, Manifest]:
         live = {
             manifest["metadata"]["labels"].get(LABEL_POOL, ""): manifest
             for ref, manifest in self.objects.items()
             if ref.kind == STATEFUL_SET.name and self.cluster.owns(manifest)
         }
-        return {**self._noted_sets(), **live}
+        return {**self._noted_sets, **live}
 
     def remade(self) -> dict[str, Manifest]:
         """StatefulSets that are made anew and are not there, or not any more in a moment, by pool."""
@@ -321,10 +326,11 @@ class Snapshot:
         found = {pool: self.objects.get(Ref(STATEFUL_SET.name, namespace, names.pool(pool))) for pool in self.sets()}
         return {
             pool: noted
-            for pool, noted in self._noted_sets().items()
+            for pool, noted in self._noted_sets.items()
             if (live := found[pool]) is None or "deletionTimestamp" in live["metadata"]
         }
 
+    @cached_property
     def _noted_sets(self) -> dict[str, Manifest]:
         found = self.objects.get(Ref(CONFIG_MAP.name, self.cluster.key.namespace, self.cluster.names.remade))
         return sets_of(found.get("data", {})) if found is not None and self.cluster.owns(found) else {}
