@@ -56,6 +56,8 @@ def _uncounted(value: Any, name: str = "") -> Any:
 @dataclass
 class _Written:
     status: Mapping[str, Any]
+    lasting: Mapping[str, Any]
+    """What the status says besides figures."""
     at: float
     pause_s: float
     figures_at: float
@@ -80,7 +82,7 @@ class Writing:
         if stored == wanted:
             return None
         written = self._written.get(uid)
-        if written is None or self._lasting(wanted) != self._lasting(written.status):
+        if written is None or self._lasting(wanted) != written.lasting:
             return 0.0
         if wanted.get("leader") != written.status.get("leader") and now >= written.figures_at + self._figures_s:
             return 0.0
@@ -93,9 +95,10 @@ class Writing:
         if stored != wanted and before is not None:
             pause = min(2 * before.pause_s, _CONTESTED_MAX_S)
         figures_at = float("-inf") if before is None else before.figures_at
-        if before is not None and self._lasting(before.status) == self._lasting(wanted):
+        lasting = self._lasting(wanted)
+        if before is not None and before.lasting == lasting:
             figures_at = now
-        self._written[uid] = _Written(wanted, now, pause, figures_at, stored == wanted)
+        self._written[uid] = _Written(wanted, lasting, now, pause, figures_at, stored == wanted)
 
     def is_contested(self, uid: str) -> bool:
         """Whether the status that was written last was stored as another one."""
