@@ -18,14 +18,17 @@ PASSES_MAX = 200
 
 
 class _Loop:
-    """One event loop for all passes, as a new one for each costs more than the pass; what dies takes it along."""
+    """One event loop for all passes, as a new one for each costs more than the pass; what dies takes it along.
+
+    A pass is not run by `Runner.run`: that hangs a handler on each signal, for which Python writes out whole results.
+    """
 
     def __init__(self):
         self._runner = asyncio.Runner()
 
     def run(self, pass_):
         try:
-            return self._runner.run(pass_)
+            return self._runner.get_loop().run_until_complete(pass_)
         except BaseException:
             # Nothing that was begun beside it goes on.
             self._runner.close()
