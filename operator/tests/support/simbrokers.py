@@ -114,11 +114,15 @@ class SimBrokers(SimTopicCalls):
             and ref.namespace == namespace
             and self.kube.runs(ref)
             and not self.kube._is_sick(pod)
-            and self.kube.identity(ref)["cluster"] == cluster
-            and self.kube.identity(ref)["disk"] in self.kube.members[cluster]
+            and self._is_member(ref, cluster)
         )
-        most = Counter(map(self.kube._secret, running)).most_common(1)
-        return [ref for ref in running if self.kube._secret(ref) == most[0][0]] if most else []
+        secrets = {ref: self.kube._secret(ref) for ref in running}
+        most = Counter(secrets.values()).most_common(1)
+        return [ref for ref, secret in secrets.items() if secret == most[0][0]]
+
+    def _is_member(self, ref, cluster):
+        identity = self.kube.identity(ref)
+        return identity["cluster"] == cluster and identity["disk"] in self.kube.members[cluster]
 
     def _permits(self, ref, secrets):
         if self.kube._secret(ref).strip() not in (b"", secrets):

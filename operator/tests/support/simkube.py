@@ -143,9 +143,11 @@ class SimKube(SimApi):
             found["status"] = {"loadBalancer": {"ingress": [{"hostname": f"{ref.name}.lb.example.com"}]}}
 
     def _state(self):
+        """All that a step may change. Of a spec that is the node of a pod, and what a claim asks for."""
+        told = {ref: {**found, "spec": _settled(found)} for ref, found in self.objects.items()}
         return pickle.dumps(
             (
-                *(self.objects, self.disks, self.config, self.replication, self.members, self.leader, self.draining),
+                *(told, self.disks, self.config, self.replication, self.members, self.leader, self.draining),
                 *(self.known, self.zones, self.used),
             )
         )
@@ -406,6 +408,13 @@ class SimKube(SimApi):
 
     def _is_sick(self, pod):
         return pod["spec"]["containers"][0]["image"] in self.sick
+
+
+def _settled(found):
+    """What controllers put into the spec of an object."""
+    if found["kind"] == POD.name:
+        return found["spec"].get("nodeName")
+    return found["spec"] if found["kind"] == CLAIM.name else None
 
 
 def _restarts(pod):
