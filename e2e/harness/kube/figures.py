@@ -1,15 +1,83 @@
-"""What the tests measure: printed at the end of the run, and never a reason to fail."""
+"""What the tests measure, held against its limit, and printed as a table at the end of the run.
 
+A limit is for a machine that has two cores to itself. One that is slower, or busy with other work, is given more, at
+most twice as much: a fixed piece of work beside each measurement tells how much slower it is.
+"""
+
+import hashlib
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-figures: dict[str, str] = {}
+_ROUNDS = 150_000  # of a hash whose C code lets other threads run
+_QUIET_S = 0.1  # what they take on a quiet machine that deserves the limits as they stand
+_SLOWNESS_MAX = 2.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured; `slowness` is what the limit was multiplied with."""
+
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+    slowness: float = 1.0
+
+    def holds(self) -> bool:
+        """Whether it is within its limit, if it has one."""
+        return self.limit is None or self.value <= self.limit * self.slowness
+
+    def cells(self) -> tuple[str, str, str]:
+        """A row of the table."""
+        if self.limit is None:
+            return self.what, f"{self.value:.3g} {self.unit}", ""
+        scaled = f", here {self.limit * self.slowness:.3g}" if self.slowness > 1 else ""
+        return self.what, f"{self.value:.3g} {self.unit}", f"{self.limit:g} {self.unit}{scaled}"
+
+
+figures: list[Figure] = []
+
+
+def note(what: str, value: float, unit: str, *, limit: float | None = None, slowness: float = 1.0) -> None:
+    """Notes a figure; raises AssertionError where it is above its limit."""
+    figure = Figure(what, value, unit, limit, slowness)
+    figures.append(figure)
+    assert figure.holds(), " | ".join(figure.cells())
 
 
 @contextmanager
-def timed(what: str) -> Iterator[None]:
-    """Notes how long a block takes."""
+def timed(what: str, *, limit_s: float | None = None) -> Iterator[None]:
+    """Notes how long a block takes, which must be within *limit_s* if that is given."""
+    before = slowness()
     began = time.monotonic()
     yield
-    figures[what] = f"{time.monotonic() - began:.1f} s"
+    took = time.monotonic() - began
+    note(what, took, "s", limit=limit_s, slowness=max(before, slowness()))
+
+
+def note_pauses(what: str, pauses_s: Sequence[float]) -> None:
+    """Notes how long writers waited for a partition while something was done: all of them, and the longest."""
+    slow = slowness()
+    ordered = sorted(pauses_s)
+    note(f"pause of a partition, p99: {what}", ordered[len(ordered) * 99 // 100], "s", limit=0.5, slowness=slow)
+    note(f"pause of a partition, longest: {what}", ordered[-1], "s", limit=1.0, slowness=slow)
+
+
+def slowness() -> float:
+    """How many times longer than on a quiet machine a fixed work takes that needs all cores; from 1 to 2."""
+    began = time.monotonic()
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(lambda _: hashlib.pbkdf2_hmac("sha256", b"walrus", b"limits", _ROUNDS), range(cores)))
+    return min(max((time.monotonic() - began) / _QUIET_S, 1.0), _SLOWNESS_MAX)
+
+
+def table() -> list[str]:
+    """The lines of the table."""
+    rows = [("what", "measured", "limit"), *(figure.cells() for figure in figures)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

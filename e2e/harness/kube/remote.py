@@ -1,7 +1,9 @@
 """Runs inside a pod: `produce` appends proven records until its input ends, `check` reads them and compares.
 
-python3 -m harness.kube.remote produce BOOTSTRAP TOPIC PRODUCERS    prints {"acked": N} as it goes, then {"done": {...}}
-python3 -m harness.kube.remote check BOOTSTRAP TOPIC ACKED          prints what is wrong, and how many records there are
+python3 -m harness.kube.remote produce BOOTSTRAP TOPIC PARTITIONS PRODUCERS
+    prints {"acked": N} as it goes, then {"done": {...}, "pauses_s": [...]}
+python3 -m harness.kube.remote check BOOTSTRAP TOPIC PARTITIONS ACKED
+    prints what is wrong, and how many records there are
 """
 
 import json
@@ -19,30 +21,37 @@ from harness.records import check_partition
 
 def main() -> None:
     """Does what the arguments say."""
-    command, bootstrap, topic, argument = sys.argv[1:]
+    command, bootstrap, topic, partitions, argument = sys.argv[1:]
     if command == "produce":
-        produce(bootstrap, topic, producers=int(argument))
+        produce(bootstrap, topic, partitions=int(partitions), producers=int(argument))
     else:
-        check(bootstrap, topic, {int(producer): count for producer, count in json.loads(argument).items()})
+        acked = {int(producer): count for producer, count in json.loads(argument).items()}
+        check(bootstrap, topic, acked, partitions=int(partitions))
 
 
-def produce(bootstrap: str, topic: str, *, producers: int) -> None:
+def produce(bootstrap: str, topic: str, *, partitions: int, producers: int) -> None:
     """Appends to *topic*, which is made if it is not there, until the input ends."""
     ended = threading.Event()
     threading.Thread(target=_await_end_of_input, args=(ended,), daemon=True).start()
     with Client(bootstrap) as client, suppress(TopicExists):  # with other partitions than one
-        client.create_topic(topic)
-    with producing(bootstrap, topic, producers=producers) as load:
+        client.create_topic(topic, partitions=partitions)
+    with producing(bootstrap, topic, producers=producers, partitions=partitions) as load:
         while not ended.wait(0.1) and not load.failures:
             _say(acked=load.total())
-    _say(done=load.acked)
+    _say(done=load.acked, pauses_s=load.pauses_s)
 
 
-def check(bootstrap: str, topic: str, acked: dict[int, int]) -> None:
-    """Reads all of *topic* and says what is wrong with it."""
+def check(bootstrap: str, topic: str, acked: dict[int, int], *, partitions: int) -> None:
+    """Reads all of *topic* and says what is wrong with each partition."""
+    number, findings = 0, dict[str, object]()
     with Client(bootstrap) as client:
-        records = [(record.offset, record.value) for record in client.read(topic)]
-    _say(records=len(records), findings={k: v for k, v in asdict(check_partition(records, acked=acked)).items() if v})
+        for partition in range(partitions):
+            records = [(record.offset, record.value) for record in client.read(topic, partition)]
+            number += len(records)
+            mine = {producer: count for producer, count in acked.items() if producer % partitions == partition}
+            found = asdict(check_partition(records, acked=mine))
+            findings |= {f"partition {partition}, {kind}": what for kind, what in found.items() if what}
+    _say(records=number, findings=findings)
 
 
 def _await_end_of_input(ended: threading.Event) -> None:

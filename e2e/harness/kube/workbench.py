@@ -27,11 +27,12 @@ class Workbench:
         kubectl.wait(f"pod/{NAME}", "condition=Ready")
 
     @contextmanager
-    def producing(self, bootstrap: str, topic: str, *, producers: int = 4) -> Iterator["RemoteLoad"]:
+    def producing(
+        self, bootstrap: str, topic: str, *, producers: int = 4, partitions: int = 1
+    ) -> Iterator["RemoteLoad"]:
         """Appends to *topic* while the block runs; when it ends all that was sent is acknowledged, or it raises."""
-        command = self._kubectl.command(
-            "exec", "--stdin", NAME, "--", *_program("produce", bootstrap, topic, producers)
-        )
+        program = _program("produce", bootstrap, topic, partitions, producers)
+        command = self._kubectl.command("exec", "--stdin", NAME, "--", *program)
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
@@ -41,9 +42,9 @@ class Workbench:
             finally:
                 load.finish()
 
-    def check(self, bootstrap: str, topic: str, acked: dict[int, int]) -> int:
+    def check(self, bootstrap: str, topic: str, acked: dict[int, int], *, partitions: int = 1) -> int:
         """Asserts that every acknowledged record is there once and in order; returns how many records there are."""
-        said = self._kubectl.execute(NAME, *_program("check", bootstrap, topic, json.dumps(acked)))
+        said = self._kubectl.execute(NAME, *_program("check", bootstrap, topic, partitions, json.dumps(acked)))
         answer = json.loads(said)
         assert not answer["findings"], f"{topic}: {answer['findings']}"
         return int(answer["records"])
@@ -54,10 +55,14 @@ class Workbench:
 
 
 class RemoteLoad:
-    """What the producers of a workbench have done so far; `acked` is theirs, by number, once they have finished."""
+    """What the producers of a workbench have done so far.
+
+    Once they have finished, `acked` is theirs, by number, and `pauses_s` how long each of their windows took.
+    """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.acked: dict[int, int] = {}
+        self.pauses_s: list[float] = []
         self._total = 0
         self._process = process
         self._reader = threading.Thread(target=self._read)
@@ -85,11 +90,12 @@ class RemoteLoad:
             facts: dict[str, Any] = json.loads(line)
             self._total = facts.get("acked", self._total)
             if "done" in facts:
+                self.pauses_s = facts["pauses_s"]
                 self.acked = {int(producer): count for producer, count in facts["done"].items()}
 
 
-def _program(command: str, bootstrap: str, topic: str, argument: object) -> tuple[str, ...]:
-    return ("python3", "-m", "harness.kube.remote", command, bootstrap, topic, str(argument))
+def _program(command: str, bootstrap: str, topic: str, partitions: int, argument: object) -> tuple[str, ...]:
+    return ("python3", "-m", "harness.kube.remote", command, bootstrap, topic, str(partitions), str(argument))
 
 
 def sources() -> Object:

@@ -1,6 +1,5 @@
 """A machine goes for good while records are written: its broker comes up on another one, and nothing is lost."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,12 +28,11 @@ def test_the_broker_of_a_lost_node_is_replaced_under_load(
         name = victim["metadata"]["name"]
         disk = {row["pod"]: row["uuid"] for row in cluster.resource()["status"]["brokers"]}[name]
         claim = claim_of(cluster, name)
-        with lost(machine_of(victim)), timed("node lost to every segment whole on another one, under load"):
-            began = time.monotonic()
-            wait_until(f"disk {disk} to be given up", lambda: disk not in disks(cluster), timeout_s=LOST_AFTER_S + 90)
-            cluster.wait_ready(timeout_s=LOST_AFTER_S + 90)
-            cluster.wait_replicated(timeout_s=LOST_AFTER_S + 90)
-            assert time.monotonic() - began < LOST_AFTER_S + 90
+        with lost(machine_of(victim)):
+            with timed("node lost to every segment whole on another one, under load", limit_s=LOST_AFTER_S + 90):
+                wait_until(f"disk {disk} to be given up", lambda: disk not in disks(cluster), timeout_s=240)
+                cluster.wait_ready()
+                cluster.wait_replicated()
             load.wait_for_more(2_000)
     workbench.check(cluster.bootstrap, "lost", load.acked)
     assert len(disks(cluster)) == 3

@@ -4,14 +4,13 @@ import json
 from datetime import datetime
 
 from harness.kube.cluster import Cluster
-from harness.kube.figures import figures
+from harness.kube.figures import note
 from harness.kube.installed import Installed
 from harness.kube.kubectl import NewNamespace
 from harness.kube.repository import EXAMPLES
 from harness.waiting import wait_until
 
 QUIET_S = 60
-RESIDENT_KIB_MAX = 160 * 1024
 DECISION = "authorization.k8s.io/decision"  # by its roles; what an admission plugin refuses is allowed there
 
 
@@ -54,9 +53,7 @@ def test_the_roles_of_the_operator_allow_all_it_asked_for(operator: Installed, o
 
 
 def test_the_operator_stays_small(operator: Installed, orders: Cluster) -> None:
-    resident = operator.resident_kib()
-    figures["operator, resident"] = f"{resident / 1024:.0f} MiB"
-    assert resident <= RESIDENT_KIB_MAX
+    note("the operator's memory", operator.resident_kib() / 1024, "MiB", limit=160)
 
 
 def since_last_write_s(operator: Installed) -> float:

@@ -1,7 +1,7 @@
 """Another spec restarts the brokers one after the other, while records are written."""
 
 from harness.kube.cluster import Cluster
-from harness.kube.figures import timed
+from harness.kube.figures import note_pauses, timed
 from harness.kube.workbench import Workbench
 
 
@@ -11,14 +11,15 @@ def test_a_roll_under_load_loses_nothing_and_the_leader_comes_last(orders: Clust
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in orders.pods()}
     leader = orders.resource()["status"]["leader"]
     (pool,) = orders.resource()["spec"]["pools"]
-    with workbench.producing(orders.bootstrap, "rolled") as load:
+    with workbench.producing(orders.bootstrap, "rolled", partitions=4) as load:
         load.wait_for_more(2_000)
         resources = {"requests": {"memory": "128Mi"}}
         orders.kubectl.patch("wc", "orders", {"spec": {"pools": [pool | {"resources": resources}]}})
-        with timed("three brokers restarted one after the other, under load"):
+        with timed("three brokers restarted one after the other, under load", limit_s=45):
             orders.wait_ready(timeout_s=400)
         load.wait_for_more(2_000)
-    workbench.check(orders.bootstrap, "rolled", load.acked)
+    workbench.check(orders.bootstrap, "rolled", load.acked, partitions=4)
+    note_pauses("a roll", load.pauses_s)
     pods = orders.pods()
     assert all(pod["spec"]["containers"][0]["resources"]["requests"] == resources["requests"] for pod in pods)
     assert not set(before.values()) & {pod["metadata"]["uid"] for pod in pods}

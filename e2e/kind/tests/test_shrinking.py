@@ -1,7 +1,7 @@
 """Brokers come and go while records are written, and nothing that was acknowledged is lost."""
 
 from harness.kube.cluster import Cluster
-from harness.kube.figures import timed
+from harness.kube.figures import note_pauses, timed
 from harness.kube.kubectl import NewNamespace
 from harness.kube.repository import EXAMPLES
 from harness.kube.workbench import Workbench
@@ -15,9 +15,9 @@ def test_three_brokers_become_five_and_three_and_five_again_under_load(
     cluster.kubectl.patch("wc", cluster.name, {"spec": {"deletionPolicy": "Delete"}})
     cluster.wait_ready()
     first = {pod["metadata"]["uid"] for pod in cluster.pods()}
-    with workbench.producing(cluster.bootstrap, "elastic") as load:
+    with workbench.producing(cluster.bootstrap, "elastic", partitions=4) as load:
         load.wait_for_more(2_000)
-        with timed("three brokers become five and three again, under load"):
+        with timed("three brokers become five and three again, under load", limit_s=120):
             cluster.set_replicas(5)
             cluster.wait_ready(timeout_s=400)
             load.wait_for_more(2_000)
@@ -30,6 +30,7 @@ def test_three_brokers_become_five_and_three_and_five_again_under_load(
         cluster.set_replicas(5)
         cluster.wait_ready(timeout_s=400)
         load.wait_for_more(2_000)
-    workbench.check(cluster.bootstrap, "elastic", load.acked)
+    workbench.check(cluster.bootstrap, "elastic", load.acked, partitions=4)
+    note_pauses("3 -> 5 -> 3 -> 5", load.pauses_s)
     cluster.wait_replicated()
     assert len(cluster.members()) == 5

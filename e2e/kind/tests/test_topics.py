@@ -42,7 +42,7 @@ def topics_of(workbench: Workbench, orders: Cluster) -> dict[str, int]:
 
 def test_a_topic_is_made_changed_put_right_and_deleted(orders: Cluster, workbench: Workbench) -> None:
     kubectl = orders.kubectl
-    with timed("a WalrusTopic, from its apply to Ready"):
+    with timed("a WalrusTopic, from its apply to Ready", limit_s=2):
         kubectl("apply", "-f", str(EXAMPLES / "walrustopic.yaml"))
         wait_ready(kubectl, "billing")
     assert topics_of(workbench, orders)["billing"] == 6

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from harness.kube.cluster import Cluster
-from harness.kube.figures import figures
+from harness.kube.figures import figures, table
 from harness.kube.installed import Installed
 from harness.kube.kubectl import CommandError, Kubectl, NewNamespace
 from harness.kube.repository import CHARTS, EXAMPLES
@@ -76,7 +76,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints what was measured."""
+    """Prints what was measured, and the limits that it was held against."""
     terminalreporter.section("figures")
-    for what, figure in figures.items():
-        terminalreporter.write_line(f"{what}: {figure}")
+    for line in table() if figures else ():
+        terminalreporter.write_line(line)
