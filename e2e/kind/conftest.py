@@ -38,9 +38,7 @@ def new_namespace() -> Iterator[NewNamespace]:
     made: list[Kubectl] = []
 
     def new(name: str, *, security: str = "restricted") -> Kubectl:
-        kubectl = Kubectl(name)
-        kubectl("create", "namespace", name)
-        kubectl("label", "namespace", name, f"pod-security.kubernetes.io/enforce={security}")
+        kubectl = namespace(name, security=security)
         made.append(kubectl)
         return kubectl
 
@@ -49,12 +47,18 @@ def new_namespace() -> Iterator[NewNamespace]:
         kubectl("delete", "namespace", kubectl.namespace, "--ignore-not-found", "--wait=false")
 
 
+def namespace(name: str, *, security: str) -> Kubectl:
+    """Makes a namespace, or takes the one that a run before has left."""
+    labels = {"pod-security.kubernetes.io/enforce": security}
+    kubectl = Kubectl(name)
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    return kubectl
+
+
 @pytest.fixture(scope="session")
 def orders(operator: Installed) -> Cluster:
     """The cluster of docs/examples/walruscluster.yaml, three brokers; it stays until the end."""
-    kubectl = Kubectl("orders")
-    kubectl("create", "namespace", "orders")
-    kubectl("label", "namespace", "orders", "pod-security.kubernetes.io/enforce=restricted")
+    kubectl = namespace("orders", security="restricted")
     cluster = Cluster(kubectl, "orders")
     kubectl("apply", "-f", str(EXAMPLES / "walruscluster.yaml"))
     cluster.wait_ready()

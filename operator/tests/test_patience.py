@@ -50,6 +50,16 @@ def test_what_is_done_again_in_each_pass_is_done_ever_more_rarely():
     assert looks(doing("a"), doing("b"), doing("c")) == [0.2] * 3
 
 
+def test_a_cluster_that_only_lacks_copies_is_looked_at_soon_and_then_ever_more_rarely():
+    """Nobody but the brokers knows when they are made: it took up to 20 s until `Replicated` was told."""
+    patience = Patience()
+    waited = [patience.after(KEY, *NOTHING, NOW, copying=True) for _ in range(7)]
+    assert waited == [1, 2, 4, 8, 16, IDLE_S, IDLE_S]
+    assert patience.after(KEY, *NOTHING, NOW) == IDLE_S
+    assert patience.after(KEY, *NOTHING, NOW, copying=True) == 1
+    assert patience.after(KEY, *closed(Gate.POD_PENDING), NOW, copying=True) == 1
+
+
 def test_a_cluster_that_is_as_it_shall_be_is_looked_at_now_and_then():
     assert looks(closed(Gate.POD_PENDING), NOTHING, NOTHING, closed(Gate.POD_PENDING)) == [
         1,

@@ -23,6 +23,7 @@ from walrus_operator.plan.actions import Done, Gate, Plan, Wait
 from walrus_operator.plan.deletion import plan_deletion
 from walrus_operator.plan.patience import Patience
 from walrus_operator.plan.planner import plan
+from walrus_operator.status.conditions import Type, is_false
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import About, Event, events
 from walrus_operator.status.forecast import Forecasts
@@ -108,7 +109,7 @@ class Reconciler:
         happened = events(snapshot.cluster.status, status, done)
         written, due = await self._tell(snapshot.cluster, status)
         await self._recorder.record(snapshot.cluster, happened)
-        again = self._patience.after(key, todo, done, snapshot.at)
+        again = self._patience.after(key, todo, done, snapshot.at, copying=is_false(status, Type.REPLICATED))
         contested = self._writing.is_contested(snapshot.cluster.uid)
         return Pass(todo, done, written, min(again, due) if due else again, contested, status)
 

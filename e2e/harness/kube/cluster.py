@@ -1,7 +1,8 @@
 """A WalrusCluster as tests see it: its resource, its pods, and the machines they run on."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,10 +88,8 @@ class Cluster:
         wait_until(f"{name} to come back", replaced, timeout_s=180, every_s=0.5)
 
     def kill(self, pod: Object) -> None:
-        """Kills the broker in a pod with SIGKILL, from its machine: the first process of a pod is deaf to its own."""
-        container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
-        inspected: dict[str, Any] = json.loads(on_machine(pod, "crictl", "inspect", container))
-        on_machine(pod, "kill", "-9", str(inspected["info"]["pid"]))
+        """Kills the broker in a pod with SIGKILL."""
+        signal(pod, "KILL")
 
 
 def is_ready(resource: Object) -> bool:
@@ -118,6 +117,26 @@ def machine_of(pod: Object) -> str:
 def on_machine(pod: Object, *command: str) -> str:
     """Runs a command as root on the node of a pod."""
     return run("docker", "exec", machine_of(pod), *command)
+
+
+def signal(pod: Object, name: str) -> None:
+    """Sends a signal to the process of a pod from its machine: the first process of a pod is deaf to its own."""
+    container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    inspected: dict[str, Any] = json.loads(on_machine(pod, "crictl", "inspect", container))
+    on_machine(pod, "kill", f"-{name}", str(inspected["info"]["pid"]))
+
+
+@contextmanager
+def cut_off(pod: Object) -> Iterator[None]:
+    """No packet comes to a pod or from it, but for those of its own machine, which go on asking whether it lives."""
+    rules = [("FORWARD", way, pod["status"]["podIP"], "-j", "DROP") for way in ("-s", "-d")]
+    for rule in rules:
+        on_machine(pod, "iptables", "--wait", "-I", *rule)
+    try:
+        yield
+    finally:
+        for rule in rules:
+            on_machine(pod, "iptables", "--wait", "-D", *rule)
 
 
 def put_on_machine(machine: str, path: str, text: str) -> None:

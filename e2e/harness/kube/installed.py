@@ -34,13 +34,13 @@ class Installed:
     chart: Path
     kubectl: Kubectl = field(default_factory=lambda: Kubectl(NAMESPACE))
 
-    def install(self, *, watched: Sequence[str] = ()) -> None:
-        """Installs it, or upgrades it to watch these namespaces besides its own; without any, all."""
-        values = ON_CONTROL_PLANE | {
-            "replicas": 1,
-            "logFormat": "text",
-            "watch": {"all": not watched, "namespaces": [*watched]},
-        }
+    def install(self, *, watched: Sequence[str] = (), **values: object) -> None:
+        """Installs it, or upgrades it to watch these namespaces besides its own; without any, all.
+
+        *values* of the chart win over those of the tests: one operator, whose log is text.
+        """
+        watch = {"all": not watched, "namespaces": [*watched]}
+        values = {**ON_CONTROL_PLANE, "replicas": 1, "logFormat": "text", "watch": watch, **values}
         helm(
             *("upgrade", "--install", RELEASE, str(self.chart), "--namespace", NAMESPACE, "--create-namespace"),
             "--take-ownership",  # the definition may belong to a release elsewhere
@@ -50,10 +50,19 @@ class Installed:
     def uninstall(self) -> None:
         helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "180s")
 
+    def pods(self) -> list[Object]:
+        """Those that are not on their way out."""
+        return [pod for pod in self.kubectl.list("pods", SELECTOR) if "deletionTimestamp" not in pod["metadata"]]
+
     def pod(self) -> Object:
         """The one pod that is not on its way out."""
-        (pod,) = (pod for pod in self.kubectl.list("pods", SELECTOR) if "deletionTimestamp" not in pod["metadata"])
+        (pod,) = self.pods()
         return pod
+
+    def holder(self) -> str:
+        """The pod that holds the Lease; empty while nobody does."""
+        lease = self.kubectl.find("lease", RELEASE) or {"spec": {}}
+        return str(lease["spec"].get("holderIdentity") or "")
 
     def kill(self) -> None:
         """Deletes the pod without a word of warning to it, and waits for another to be ready."""
@@ -81,12 +90,26 @@ class Installed:
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of a metric, as its Service gives it."""
+        found = self.metrics(name).get(frozenset(labels.items()))
+        if found is None:
+            raise LookupError(f"{name}{labels} is no metric of the operator")
+        return found
+
+    def metrics(self, name: str) -> dict[frozenset[tuple[str, str]], float]:
+        """The values of a metric by labels, as its Service gives them."""
         service = f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}:8080/proxy/metrics"
-        for family in text_string_to_metric_families(self.kubectl("get", "--raw", service)):
-            for sample in family.samples:
-                if sample.name == name and sample.labels == labels:
-                    return float(sample.value)
-        raise LookupError(f"{name}{labels} is no metric of the operator")
+        return {
+            frozenset(sample.labels.items()): float(sample.value)
+            for family in text_string_to_metric_families(self.kubectl("get", "--raw", service))
+            for sample in family.samples
+            if sample.name == name
+        }
+
+    def cpu_ticks(self) -> int:
+        """How long its process has run so far, in hundredths of a second."""
+        stat = self.kubectl.execute(self.pod()["metadata"]["name"], "cat", "/proc/1/stat")
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return int(user) + int(system)
 
     def resident_kib(self) -> int:
         status = self.kubectl.execute(self.pod()["metadata"]["name"], "cat", "/proc/1/status")

@@ -21,6 +21,18 @@ def restored() -> Iterator[None]:
             _start_again(name, before[name])
 
 
+@contextmanager
+def lost(machine: str) -> Iterator[None]:
+    """The machine is silent and its node deleted; afterwards it is given back."""
+    with restored():
+        run("docker", "pause", machine)
+        try:
+            MACHINES("delete", "node", machine)
+            yield
+        finally:
+            run("docker", "unpause", machine)
+
+
 def _start_again(machine: str, labels: dict[str, str]) -> None:
     run("docker", "restart", "--time", "0", machine)
     wait_until(f"node {machine}", lambda: MACHINES.find("node", machine) is not None, timeout_s=180, every_s=0.5)

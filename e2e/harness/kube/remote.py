@@ -2,6 +2,8 @@
 
 python3 -m harness.kube.remote produce BOOTSTRAP TOPIC PARTITIONS PRODUCERS
     prints {"acked": N} as it goes, then {"done": {...}, "pauses_s": [...]}
+python3 -m harness.kube.remote fill BOOTSTRAP TOPIC PARTITIONS MEBIBYTES
+    appends so much, spread over the partitions
 python3 -m harness.kube.remote check BOOTSTRAP TOPIC PARTITIONS ACKED
     prints what is wrong, and how many records there are
 """
@@ -24,6 +26,8 @@ def main() -> None:
     command, bootstrap, topic, partitions, argument = sys.argv[1:]
     if command == "produce":
         produce(bootstrap, topic, partitions=int(partitions), producers=int(argument))
+    elif command == "fill":
+        fill(bootstrap, topic, partitions=int(partitions), mebibytes=int(argument))
     else:
         acked = {int(producer): count for producer, count in json.loads(argument).items()}
         check(bootstrap, topic, acked, partitions=int(partitions))
@@ -39,6 +43,15 @@ def produce(bootstrap: str, topic: str, *, partitions: int, producers: int) -> N
         while not ended.wait(0.1) and not load.failures:
             _say(acked=load.total())
     _say(done=load.acked, pauses_s=load.pauses_s)
+
+
+def fill(bootstrap: str, topic: str, *, partitions: int, mebibytes: int) -> None:
+    """Appends records of 64 KiB to *topic*, which is made if it is not there."""
+    records = [bytes(64 << 10)] * 16
+    with Client(bootstrap) as client:
+        client.create_topic(topic, partitions=partitions)
+        for number in range(mebibytes):
+            client.append(topic, records, partition=number % partitions)
 
 
 def check(bootstrap: str, topic: str, acked: dict[int, int], *, partitions: int) -> None:

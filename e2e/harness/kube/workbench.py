@@ -23,6 +23,7 @@ class Workbench:
 
     def __init__(self, kubectl: Kubectl, image: str) -> None:
         self._kubectl = kubectl
+        kubectl("delete", "pod", NAME, "--ignore-not-found")  # one of a run before has the sources of then
         kubectl.apply(sources(), pod(image))
         kubectl.wait(f"pod/{NAME}", "condition=Ready")
 
@@ -41,6 +42,10 @@ class Workbench:
                 yield load
             finally:
                 load.finish()
+
+    def fill(self, bootstrap: str, topic: str, mebibytes: int, *, partitions: int = 1) -> None:
+        """Appends so much to *topic*, spread over its partitions, for stories that need something to copy."""
+        self._kubectl.execute(NAME, *_program("fill", bootstrap, topic, partitions, mebibytes))
 
     def check(self, bootstrap: str, topic: str, acked: dict[int, int], *, partitions: int = 1) -> int:
         """Asserts that every acknowledged record is there once and in order; returns how many records there are."""

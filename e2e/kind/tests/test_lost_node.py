@@ -1,12 +1,9 @@
 """A machine goes for good while records are written: its broker comes up on another one, and nothing is lost."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from harness.kube.cluster import Cluster, machine_of
 from harness.kube.figures import timed
-from harness.kube.kubectl import NewNamespace, run
-from harness.kube.machines import MACHINES, restored
+from harness.kube.kubectl import NewNamespace
+from harness.kube.machines import lost
 from harness.kube.repository import EXAMPLES
 from harness.kube.workbench import Workbench
 from harness.waiting import wait_until
@@ -42,18 +39,6 @@ def test_the_broker_of_a_lost_node_is_replaced_under_load(
     assert told == [f"Give up disk {disk} of {name}, whose node is gone"]
     orders.wait_ready()
     assert len(orders.members()) == 3, "lostAfter of the others was not over"
-
-
-@contextmanager
-def lost(machine: str) -> Iterator[None]:
-    """The machine is silent and its node deleted; afterwards it is given back."""
-    with restored():
-        run("docker", "pause", machine)
-        try:
-            MACHINES("delete", "node", machine)
-            yield
-        finally:
-            run("docker", "unpause", machine)
 
 
 def disks(cluster: Cluster) -> set[str]:

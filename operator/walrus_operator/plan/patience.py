@@ -45,6 +45,8 @@ class _Still:
 
 
 _NEW = _Still(frozenset(), 0.0)
+_COPIES = frozenset({"copies"})
+"""Stands for the gates of a cluster that waits for nothing but copies."""
 
 
 class Patience:
@@ -56,17 +58,23 @@ class Patience:
     def __init__(self) -> None:
         self._still: dict[Key, _Still] = {}
 
-    def after(self, key: Key, plan: Plan, done: Done, at: datetime) -> float:
-        """Seconds until the next look, after the one of this time: at the latest when a gate opens by itself."""
-        opens = [(wait.opens - at).total_seconds() for wait in plan.waits if wait.opens is not None]
-        return max(min([self._after(key, plan, done), *opens]), _ACTED_S)
+    def after(self, key: Key, plan: Plan, done: Done, at: datetime, *, copying: bool = False) -> float:
+        """Seconds until the next look, after the one of this time: at the latest when a gate opens by itself.
 
-    def _after(self, key: Key, plan: Plan, done: Done) -> float:
+        *copying*: records lack copies, which brokers make by themselves and tell nobody of.
+        """
+        opens = [(wait.opens - at).total_seconds() for wait in plan.waits if wait.opens is not None]
+        return max(min([self._after(key, plan, done, copying=copying), *opens]), _ACTED_S)
+
+    def _after(self, key: Key, plan: Plan, done: Done, *, copying: bool) -> float:
         gates = frozenset[str](wait.gate for wait in (*plan.waits, *done.waits))
         if done.actions:
             # The same as in the pass before, and nothing in between: someone undoes it, or it did not do anything.
             acts, before = frozenset(map(str, done.actions)), self._still.pop(key, _NEW)
             return self._longer(key, before, acts, _ACTED_S, _MOVING_MAX_S, again=acts == before.met)
+        if copying and not gates:
+            before = self._still.pop(key, _NEW)
+            return self._longer(key, before, _COPIES, _MOVING_S, IDLE_S, again=before.met == _COPIES)
         return self.waiting(key, gates, moving=bool(gates & MOVING), idle_s=IDLE_S)
 
     def waiting(self, key: Key, gates: frozenset[str], *, moving: bool, idle_s: float) -> float:

@@ -177,6 +177,11 @@ def conditions(
     return made
 
 
+def is_false(status: Mapping[str, Any], kind: Type) -> bool:
+    """Whether a status says that this is not so; what nobody knows is not false."""
+    return any(one["type"] == kind and one["status"] == "False" for one in status.get("conditions", ()))
+
+
 def _text(now: datetime) -> str:
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 

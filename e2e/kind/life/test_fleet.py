@@ -1,0 +1,84 @@
+"""Many clusters and many topics at rest cost next to nothing."""
+
+import time
+from collections import Counter
+from datetime import datetime
+
+from harness.kube.cluster import Cluster
+from harness.kube.figures import note, timed
+from harness.kube.installed import WRITES, Installed
+from harness.kube.kubectl import NewNamespace, Object
+from harness.waiting import wait_until
+
+CLUSTERS = 20
+TOPICS = 1_000
+WATCHED_S = 120
+TICKS = 100  # of a second, in which Linux counts the time of processes
+
+
+def test_a_thousand_topics_are_ready_within_a_minute_and_cost_nothing_at_rest(
+    operator: Installed, orders: Cluster
+) -> None:
+    kubectl = orders.kubectl
+    kubectl.apply(*(topic(f"many-{number}") for number in range(TOPICS)))
+    with timed(f"{TOPICS} WalrusTopics, from the last apply to Ready", limit_s=60):
+        kubectl("wait", "wt", "--selector=many", "--for=condition=Ready", "--timeout=300s")
+    wait_quiet(operator)
+    calls = operator.metrics("walrus_operator_calls_total")
+    asked = len(operator.requests())
+    time.sleep(WATCHED_S)
+    called = operator.metrics("walrus_operator_calls_total")
+    more = {labels: value - calls.get(labels, 0) for labels, value in called.items() if value > calls.get(labels, 0)}
+    note(f"calls in {WATCHED_S} s of {TOPICS} topics at rest", sum(more.values()), "calls", limit=TOPICS / 10)
+    note(f"requests of Kubernetes in {WATCHED_S} s", len(operator.requests()) - asked, "requests", limit=TOPICS / 10)
+    kubectl("delete", "wt", "--selector=many", "--timeout=300s")
+
+
+def topic(name: str) -> Object:
+    """A topic of one copy, which goes with its resource."""
+    return {
+        "apiVersion": "walrus.dev/v1alpha1",
+        "kind": "WalrusTopic",
+        "metadata": {"name": name, "labels": {"many": "true"}},
+        "spec": {"cluster": "orders", "replicationFactor": 1, "deletionPolicy": "Delete"},
+    }
+
+
+def test_twenty_clusters_at_rest_take_little_of_the_operator_and_of_kubernetes(
+    operator: Installed, new_namespace: NewNamespace
+) -> None:
+    kubectl = new_namespace("fleet")
+    clusters = [Cluster(kubectl, f"small-{number}") for number in range(CLUSTERS)]
+    with timed(f"{CLUSTERS} clusters of one broker, from apply to Ready"):
+        kubectl.apply(*(small(cluster.name) for cluster in clusters))
+        for cluster in clusters:
+            cluster.wait_ready(timeout_s=600)
+    wait_quiet(operator)
+    began, used, seen = time.monotonic(), operator.cpu_ticks(), len(operator.requests())
+    time.sleep(WATCHED_S)
+    took, spent = time.monotonic() - began, operator.cpu_ticks() - used
+    requests = operator.requests()[seen:]
+    kinds = Counter((one["verb"], one["objectRef"]["resource"]) for one in requests)
+    written = {kind: number for kind, number in kinds.items() if kind[0] in WRITES and kind[1] != "leases"}
+    assert not written, written
+    reads = sum(number for (verb, resource), number in kinds.items() if verb not in WRITES and resource != "leases")
+    note(f"{CLUSTERS} clusters at rest: share of a core", spent / TICKS / took, "", limit=0.02)
+    note(f"{CLUSTERS} clusters at rest: memory of the operator", operator.resident_kib() / 1024, "MiB", limit=160)
+    note(f"{CLUSTERS} clusters at rest: reads for each", reads / took / CLUSTERS, "/s", limit=0.25)
+
+
+def small(name: str) -> Object:
+    """A cluster of one broker."""
+    pools = [{"name": "general", "replicas": 1, "storage": {"claim": {"size": "1Gi"}}}]
+    spec = {"version": "0.1.0", "deletionPolicy": "Delete", "replication": {"factor": 1}, "pools": pools}
+    return {"apiVersion": "walrus.dev/v1alpha1", "kind": "WalrusCluster", "metadata": {"name": name}, "spec": spec}
+
+
+def wait_quiet(operator: Installed) -> None:
+    """Waits until the operator has written nothing for a minute."""
+
+    def is_quiet() -> bool:
+        last = datetime.fromisoformat(operator.writes()[-1]["requestReceivedTimestamp"])
+        return (datetime.now(last.tzinfo) - last).total_seconds() > 60
+
+    wait_until("a minute without a write", is_quiet, timeout_s=420, every_s=2)

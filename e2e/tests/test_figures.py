@@ -1,0 +1,46 @@
+"""What the tests on Kubernetes measure, and the limits that it is held against."""
+
+import pytest
+from harness.kube import figures as module
+from harness.kube.figures import note, note_pauses, slowness, table, timed
+
+
+@pytest.fixture(autouse=True)
+def _of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "figures", [])
+
+
+def test_a_figure_above_its_limit_fails_the_test_and_is_in_the_table_all_the_same() -> None:
+    note("a roll", 44.0, "s", limit=45)
+    with pytest.raises(AssertionError, match=r"a shrink \| 121 s \| 120 s"):
+        note("a shrink", 121.0, "s", limit=120)
+    assert table() == [
+        "what      measured  limit",
+        "a roll    44 s      45 s",
+        "a shrink  121 s     120 s",
+    ]
+
+
+def test_a_busy_machine_is_given_more_and_the_table_says_how_much() -> None:
+    note("a roll", 60.0, "s", limit=45, slowness=1.5)
+    assert table()[1].split() == ["a", "roll", "60", "s", "45", "s,", "here", "67.5"]
+    with pytest.raises(AssertionError):
+        note("a roll", 68.0, "s", limit=45, slowness=1.5)
+
+
+def test_a_figure_without_a_limit_is_only_told() -> None:
+    with timed("nothing at all"):
+        pass
+    assert table()[1].startswith("nothing at all")
+
+
+def test_no_machine_is_given_more_than_twice_as_much() -> None:
+    assert 1.0 <= slowness() <= 2.0
+
+
+def test_one_append_that_waited_too_long_is_found_among_thousands() -> None:
+    note_pauses("a drain", [0.01] * 5_000)
+    with pytest.raises(AssertionError, match="longest: a drain"):
+        note_pauses("a drain", [0.01] * 5_000 + [2.1])
+    with pytest.raises(AssertionError, match="p99: a drain"):
+        note_pauses("a drain", [0.01] * 98 + [1.9] * 2)
