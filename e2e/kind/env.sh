@@ -10,7 +10,7 @@ cache=${CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/$netns} # what is built, and 
 version=$(awk '$1 == "k8s.io/kubernetes" {print $2}' programs/go.mod)
 prefix=${IMAGE_PREFIX:-walrus} tag=${IMAGE_TAG:-$(sed -n 's/^version = "\(.*\)"/\1/p' ../../node_image/pyproject.toml)}
 node=$prefix/walrus-node:$tag operator=$prefix/walrus-operator:$tag
-client=$prefix/walrus-test-client:$tag later=$prefix/walrus-test-later:$tag
+client=$prefix/walrus-test-client:$tag later=$prefix/walrus-test-later:$tag skipping=$prefix/walrus-test-skipping:$tag
 
 fail() { echo "$(basename "$0"): $*" >&2; exit 1; }
 

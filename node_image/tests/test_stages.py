@@ -9,7 +9,7 @@ import walrus_core
 from walrus_node.closing import Closing
 from walrus_node.commands import envelope
 from walrus_node.config import parse_config
-from walrus_node.data_plane import Feed
+from walrus_node.data_plane import Feed, told_opening
 from walrus_node.ending import DATA_REFUSED, Ending, StartError
 from walrus_node.files import DataRefusedError
 from walrus_node.metadata.machine import ClusterState, MetadataMachine
@@ -84,6 +84,14 @@ def test_metadata_that_cannot_go_on_end_the_node_with_why() -> None:
     with pytest.raises(StartError, match="the metadata cannot go on: the journal is damaged") as failed:
         asyncio.run(run())
     assert failed.value.exit_code == DATA_REFUSED
+
+
+def test_an_open_is_told_in_steps_of_ten() -> None:
+    """An operator writes what it is told down, and a hundred writes for one start are too many."""
+    assert told_opening(None) == "data plane: opening the store"
+    told = [told_opening(percent) for percent in range(101)]
+    assert told[47] == "data plane: opening the store, 40 % of its logs and files are read"
+    assert len(set(told)) == 11
 
 
 def test_a_node_that_is_asked_to_end_once_more_leaves_its_last_thing_undone() -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-_ROUNDS = 150_000  # of a hash whose C code lets other threads run
+_ROUNDS = 150_000  # A hash is taken so often, in C code that lets other threads run.
 _QUIET_S = 0.1  # what they take on a quiet machine that deserves the limits as they stand
 _SLOWNESS_MAX = 2.0
 

@@ -13,7 +13,7 @@ from harness.waiting import wait_until
 CLUSTERS = 20
 TOPICS = 1_000
 WATCHED_S = 120
-TICKS = 100  # of a second, in which Linux counts the time of processes
+TICKS = 100  # Linux counts the time of processes in hundredths of a second.
 
 
 def test_a_thousand_topics_are_ready_within_a_minute_and_cost_nothing_at_rest(

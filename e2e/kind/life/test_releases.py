@@ -1,9 +1,10 @@
-"""A release that skips one is refused, and another operator restarts no broker."""
+"""A release that skips one is tried on one broker and taken back, and another operator restarts no broker."""
 
 from harness.kube.cluster import Cluster
 from harness.kube.installed import CONTROL_PLANE, NAMESPACE, Installed
 from harness.kube.kubectl import Kubectl, NewNamespace, run
 from harness.kube.repository import EXAMPLES
+from harness.kube.workbench import Workbench
 from harness.waiting import wait_until
 
 IMAGE = "docker.io/walrus/walrus-operator"
@@ -13,18 +14,29 @@ def pods_of(cluster: Cluster) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods()}
 
 
-def test_a_release_that_skips_one_is_refused_and_the_one_before_goes_on(new_namespace: NewNamespace) -> None:
+def test_a_release_that_does_not_understand_the_others_costs_one_broker_until_it_is_taken_back(
+    new_namespace: NewNamespace, workbench: Workbench
+) -> None:
     cluster = Cluster(new_namespace("skipping"), "orders")
     cluster.kubectl("apply", "-f", str(EXAMPLES / "walruscluster.yaml"))
     cluster.wait_ready()
     before = pods_of(cluster)
-    cluster.kubectl.patch("wc", cluster.name, {"spec": {"version": "0.3.0"}})
-    cluster.wait_for("a refusal", lambda _: cluster.condition("SpecAccepted").get("reason") == "ReleaseRefused")
-    assert "0.1.0" in cluster.condition("SpecAccepted")["message"], "the release to take"
-    assert pods_of(cluster) == before
-    cluster.kubectl.patch("wc", cluster.name, {"spec": {"version": "0.1.0"}})
-    cluster.wait_ready()
-    assert pods_of(cluster) == before
+    present = cluster.pods()[0]["spec"]["containers"][0]["image"]
+    skipping = present.replace("walrus-node", "walrus-test-skipping")
+    with workbench.producing(cluster.bootstrap, "skipping", partitions=4) as load:
+        load.wait_for_more(2_000)
+        cluster.kubectl.patch("wc", cluster.name, {"spec": {"image": skipping, "version": None}})
+        cluster.wait_for("a refusal", lambda _: cluster.condition("SpecAccepted").get("reason") == "ReleaseRefused")
+        assert "no other broker follows it" in cluster.condition("SpecAccepted")["message"]
+        load.wait_for_more(2_000)
+        kept = [name for name, uid in pods_of(cluster).items() if before[name] == uid]
+        assert len(kept) == 2
+        cluster.kubectl.patch("wc", cluster.name, {"spec": {"image": None, "version": present.rpartition(":")[2]}})
+        cluster.wait_ready(timeout_s=400)
+        load.wait_for_more(2_000)
+    workbench.check(cluster.bootstrap, "skipping", load.acked, partitions=4)
+    assert [name for name, uid in pods_of(cluster).items() if before[name] == uid] == kept
+    assert {pod["spec"]["containers"][0]["image"] for pod in cluster.pods()} == {present}
 
 
 def test_another_operator_restarts_no_broker_and_writes_nothing_of_a_cluster_at_rest(

@@ -17,7 +17,7 @@ from walrus_node.admissions import Admissions
 from walrus_node.closing import Closing
 from walrus_node.config import Config
 from walrus_node.controller import Controller
-from walrus_node.data_plane import Feed, open_data_plane
+from walrus_node.data_plane import Feed, open_data_plane, told_opening
 from walrus_node.departure import depart
 from walrus_node.ending import DATA_REFUSED, FAILED, PORT_IN_USE, Ending, StartError
 from walrus_node.entrance import Entrance
@@ -102,8 +102,9 @@ async def _start(
     member = Member(Opened(fronted, entered.store), entered)
     view.reach(member)
 
-    view.wait_for("data plane: opening the store")
-    data_plane = await open_data_plane(ground, entered)
+    progress = walrus_core.OpenProgress()
+    view.wait_for(lambda: told_opening(progress.percent()))
+    data_plane = await open_data_plane(ground, entered, progress)
     closing.add_blocking(data_plane.stop, _GRACE_MS)
     publication.add(Feed(data_plane, config).take)
     serving = Serving(member, data_plane, with_ports(fronted.bound, data_plane.addresses()))

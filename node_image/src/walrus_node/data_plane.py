@@ -23,11 +23,16 @@ from walrus_node.presence import LEASE_MS
 log = logging.getLogger(__name__)
 
 
-async def open_data_plane(ground: Ground, entered: Entered) -> walrus_core.DataPlane:
-    """Open the store and the listeners of a node that is in a cluster; raises `StartError`."""
+async def open_data_plane(
+    ground: Ground, entered: Entered, progress: walrus_core.OpenProgress
+) -> walrus_core.DataPlane:
+    """Open the store and the listeners of a node that is in a cluster; raises `StartError`.
+
+    Meanwhile *progress* tells how far the open of the store is.
+    """
     options = json.dumps(_options(ground, entered))
     try:
-        return await asyncio.to_thread(walrus_core.DataPlane, options)
+        return await asyncio.to_thread(walrus_core.DataPlane, options, progress)
     except walrus_core.AddressInUse as error:
         raise StartError(
             f"{error}; another port: --client-port, --grpc-port, --kafka-port, --peer-port", PORT_IN_USE
@@ -36,6 +41,12 @@ async def open_data_plane(ground: Ground, entered: Entered) -> walrus_core.DataP
         raise StartError(f"data directory {ground.config.data_dir}: {error}", DATA_REFUSED) from None
     except (walrus_core.WalrusError, OSError) as error:
         raise StartError(f"the data plane cannot start: {error}", FAILED) from None
+
+
+def told_opening(percent: int | None) -> str:
+    """What keeps a node that opens its store, in steps of ten: whoever writes it down does so ten times at most."""
+    seen = "" if percent is None else f", {percent // 10 * 10} % of its logs and files are read"
+    return f"data plane: opening the store{seen}"
 
 
 def _options(ground: Ground, entered: Entered) -> dict[str, object]:

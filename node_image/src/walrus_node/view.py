@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import walrus_core
 from walrus_client.v1 import admin_pb2
@@ -29,15 +30,15 @@ class NodeView:
         self._ground = ground
         self._presence = presence
         self._stage: Stage = ground
-        self._awaited = "start: reading the data directory"
+        self._awaited: str | Callable[[], str] = "start: reading the data directory"
         self._departs = False
 
     def reach(self, stage: Stage) -> None:
         """Show that stage from now on."""
         self._stage = stage
 
-    def wait_for(self, what: str) -> None:
-        """Show what keeps the node from its next stage."""
+    def wait_for(self, what: str | Callable[[], str]) -> None:
+        """Show what keeps the node from its next stage; a function is asked each time, and tells how far that is."""
         self._awaited = what
 
     def depart(self) -> None:
@@ -49,7 +50,9 @@ class NodeView:
         if self._departs:
             return ["stopping: this node hands over what it leads, and ends"]
         on_duty = reached(self._stage, OnDuty)
-        return [self._awaited] if on_duty is None else on_duty.controller.missing()
+        if on_duty is not None:
+            return on_duty.controller.missing()
+        return [self._awaited if isinstance(self._awaited, str) else self._awaited()]
 
     def store(self) -> RaftStore[ClusterState] | None:
         """The metadata; `None` as long as the node is in no cluster."""

@@ -47,7 +47,7 @@ class BrokerRow(Model):
     state: Literal["Absent", "Pending", "Starting", "Waiting", "Serving", "NotReady", "Unreachable", "Stopping"]
     """What it is doing."""
     detail: str | None = None
-    """What keeps it from serving."""
+    """What keeps it from serving; of one that opens its store, how far it is."""
     role: str | None = None
     """Its part in the metadata quorum."""
     segments_led: int | None = None

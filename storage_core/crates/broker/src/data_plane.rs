@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
-use walrus_log::{Disk, Store, SyncedWrites};
+use walrus_log::{Disk, OpenProgress, Store, SyncedWrites};
 use walrus_metadata::{Metadata, Protocol};
 use walrus_model::ReplicaRef;
 
@@ -54,9 +54,14 @@ pub struct DataPlane {
 impl DataPlane {
     /// Opens the store, binds the listeners, starts the threads.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_told(config, &OpenProgress::default())
+    }
+
+    /// Starts as [`DataPlane::start`] does, and tells meanwhile how far the open of the store is.
+    pub fn start_told(config: Config, progress: &OpenProgress) -> Result<Self, StartError> {
         let (directory, options) = (config.data_dir.join("log"), config.store_options()?);
         Self::start_with(config, || {
-            let store = Store::open(&directory, options)?;
+            let store = Store::open_told(&directory, options, progress)?;
             if store.is_read_only() {
                 // A broker that can promise nothing helps nobody: it is started again when there is room.
                 return Err(walrus_log::Error::NoSpace { path: directory.display().to_string() });

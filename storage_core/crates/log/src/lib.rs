@@ -46,7 +46,9 @@ pub use handle::{AppendReceipt, Arrival, CommitTicket, CompactionReport, Cursor,
 pub use log::{Entry, Floor, FloorReason, LogSpec, Retention, Slices, TimeSearch, TimedOffset};
 pub use options::{Backend, Options, ReadConsistency};
 pub use producers::{Admission, ProducerTable};
-pub use recovery::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
+pub use recovery::{
+    CorruptedRange, CutFile, LostEnd, MovedCursor, OpenProgress, OpenReport, TornTail, UnknownBlock,
+};
 pub(crate) use seeded::seeded;
 pub use store::Store;
 pub use store::inspection::{BlockView, Inspection, LogView, VerifyReport, inspect, verify};

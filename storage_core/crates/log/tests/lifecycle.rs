@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use support::*;
 use walrus_log::batch::Batch;
-use walrus_log::{Error, FsyncSchedule, LogId, Offset, Options, SimulatedDisk, TailKind};
+use walrus_log::{
+    Error, FsyncSchedule, LogId, Offset, OpenProgress, Options, SimulatedDisk, Store, TailKind,
+};
 
 const DISKS: [TailKind; 2] = [TailKind::Mapped, TailKind::Buffered];
 
@@ -339,4 +341,28 @@ fn a_task_that_awaits_an_append_to_a_log_that_is_deleted_is_woken() {
     });
     woken.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(Pin::new(&mut commit).poll(&mut Context::from_waker(&waker)).is_ready());
+}
+
+#[test]
+fn an_open_tells_how_far_it_is_and_at_its_end_that_all_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let store = Store::open(directory.path(), Options::small()).unwrap();
+        for id in 1..=20 {
+            fill(&store.create_log(spec(id, &format!("log-{id}"))).unwrap(), 0, 50);
+        }
+        store.delete_log(LogId(uuid::Uuid::from_u128(7))).unwrap();
+    }
+    let progress = OpenProgress::default();
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| Store::open_told(directory.path(), Options::small(), &progress).unwrap());
+        let mut seen = 0;
+        while !opened.is_finished() {
+            let percent = progress.percent().unwrap_or(0);
+            assert!(percent >= seen, "{percent} after {seen}");
+            seen = percent;
+        }
+        assert_eq!(progress.percent(), Some(100));
+        assert_eq!(opened.join().unwrap().logs().len(), 19);
+    });
 }

@@ -15,6 +15,25 @@ use crate::metadata::Metadata;
 /// Longest time for which a call that waits keeps Python from seeing a signal (Ctrl-C, SIGTERM).
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
+/// How far the open of a broker's store is, for whoever waits for it.
+#[pyclass(frozen, module = "walrus_core")]
+pub(crate) struct OpenProgress {
+    told: walrus_log::OpenProgress,
+}
+
+#[pymethods]
+impl OpenProgress {
+    #[new]
+    fn new() -> Self {
+        Self { told: walrus_log::OpenProgress::default() }
+    }
+
+    /// How much is done, in percent; `None` before it is known how much there is to do.
+    fn percent(&self) -> Option<u64> {
+        self.told.percent()
+    }
+}
+
 /// The broker inside this process: its threads never take the interpreter lock.
 #[pyclass(frozen, module = "walrus_core")]
 pub(crate) struct DataPlane {
@@ -45,8 +64,11 @@ impl DataPlane {
     const WIRE_VERSIONS: (u32, u32) = (WireVersions::SPOKEN.oldest, WireVersions::SPOKEN.newest);
 
     #[new]
-    fn start(py: Python<'_>, config_json: &str) -> Result<Self> {
-        let plane = py.detach(|| walrus_broker::DataPlane::start(Config::parse(config_json)?))?;
+    #[pyo3(signature = (config_json, progress=None))]
+    fn start(py: Python<'_>, config_json: &str, progress: Option<Bound<'_, OpenProgress>>) -> Result<Self> {
+        let nobody = walrus_log::OpenProgress::default();
+        let told = progress.as_ref().map_or(&nobody, |progress| &progress.get().told);
+        let plane = py.detach(|| walrus_broker::DataPlane::start_told(Config::parse(config_json)?, told))?;
         Ok(Self { plane: Arc::new(plane), origin: Origin::here() })
     }
 

@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::cursor::Cursor;
     #[pymodule_export]
-    use crate::data_plane::DataPlane;
+    use crate::data_plane::{DataPlane, OpenProgress};
     #[pymodule_export]
     use crate::engine::Walrus;
     #[pymodule_export]

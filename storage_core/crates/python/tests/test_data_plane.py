@@ -33,6 +33,14 @@ def test_identity_and_addresses_are_those_of_the_config(tmp_path: Path) -> None:
     plane.stop(1000)
 
 
+def test_how_far_the_open_of_the_store_is_can_be_asked(tmp_path: Path) -> None:
+    progress = walrus_core.OpenProgress()
+    assert progress.percent() is None
+    plane = walrus_core.DataPlane(config(tmp_path), progress)
+    assert progress.percent() in (None, 100), "an empty store has nothing to look at"
+    plane.stop(1000)
+
+
 def test_a_config_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="colour"):
         walrus_core.DataPlane(config(tmp_path, colour="blue"))

@@ -236,13 +236,23 @@ class Present:
         """Ids of these nodes and of those that had not been silent for longer than a lease and `copies.grace_ms`."""
 
 @final
+class OpenProgress:
+    """How far the open of a broker's store is, for whoever waits for it."""
+
+    def __new__(cls) -> OpenProgress: ...
+    def percent(self) -> int | None:
+        """How much is done, in percent; `None` before it is known how much there is to do."""
+
+@final
 class DataPlane:
     """The broker inside this process: its threads never take the interpreter lock."""
 
     WIRE_VERSIONS: ClassVar[tuple[int, int]]  # between brokers: oldest and newest
 
-    def __new__(cls, config_json: str) -> DataPlane:
+    def __new__(cls, config_json: str, progress: OpenProgress | None = None) -> DataPlane:
         """Opens the store, binds the listeners (port 0 = chosen), starts the threads.
+
+        Meanwhile *progress* tells how far the open of the store is.
 
         Raises `ValueError` for a config that cannot be used, `AddressInUse`, `Locked`, `UnsupportedFormat`,
         `CorruptionError`, `OSError`.

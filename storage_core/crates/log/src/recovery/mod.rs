@@ -8,6 +8,7 @@ mod link;
 mod lost;
 mod manifest;
 mod parallel;
+mod progress;
 mod rebuild;
 mod rendering;
 mod report;
@@ -27,6 +28,7 @@ pub(crate) use adopted::adopt;
 pub(crate) use lost::write_lost;
 pub(crate) use manifest::{OpenManifest, check_store, open_manifest};
 use parallel::Share;
+pub use progress::OpenProgress;
 use rebuild::{Findings, Rebuild};
 pub use report::{CorruptedRange, CutFile, LostEnd, MovedCursor, OpenReport, TornTail, UnknownBlock};
 pub(crate) use slots::{FileFronts, read_fronts};
@@ -38,6 +40,7 @@ pub(crate) fn recover(
     state: &JournalState,
     fronts: Vec<FileFronts>,
     report: &mut OpenReport,
+    progress: &OpenProgress,
 ) -> Result<()> {
     let Committer { resources, queues, registry, .. } = committer;
     let Headers { mut found, mut damaged } = sort_slots(resources, state, fronts, report);
@@ -50,6 +53,7 @@ pub(crate) fn recover(
                 damaged.extend(block.let_go(&resources.blocks)?);
             }
             registry.note_deleted(id);
+            progress.step();
             continue;
         }
         if entry.sealed.is_none() && !is_vouched_for(state, entry, boot) {
@@ -67,7 +71,7 @@ pub(crate) fn recover(
         let is_vouched_for = is_vouched_for(state, entry, boot);
         let is_complete = state.closed && is_vouched_for && entry.sealed.is_none();
         let findings = Findings::default();
-        Rebuild {
+        let rebuilt = Rebuild {
             resources,
             queues,
             id,
@@ -80,7 +84,9 @@ pub(crate) fn recover(
             proven: 0,
             findings,
         }
-        .run(blocks)
+        .run(blocks);
+        progress.step();
+        rebuilt
     });
     let mut unsynced: Vec<Arc<BlockFile>> = Vec::new();
     for log in rebuilt {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::lost::write_lost_if_room;
 use super::parallel::{self, Share};
+use super::progress::OpenProgress;
 use super::report::{CutFile, OpenReport, UnknownBlock};
 use crate::batch::{Batch, BatchHeader, HEADER_BYTES};
 use crate::disk::Disk;
@@ -62,7 +63,12 @@ impl FileFronts {
 
 /// Reads the first pages of all used slots of all files. A header that was written for another place, or for a file of
 /// another name, counts as damaged.
-pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) -> Result<Vec<FileFronts>> {
+pub(crate) fn read_fronts(
+    blocks: &Blocks,
+    manifest: Manifest,
+    disk: &dyn Disk,
+    progress: &OpenProgress,
+) -> Result<Vec<FileFronts>> {
     let mut fronts = Vec::new();
     for name in blocks.list()? {
         let cut = find_cut(blocks, name, disk)?;
@@ -86,6 +92,7 @@ pub(crate) fn read_fronts(blocks: &Blocks, manifest: Manifest, disk: &dyn Disk) 
             return Err(Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION });
         }
         fronts.push(FileFronts { file, cut, slots });
+        progress.step();
     }
     Ok(fronts)
 }

@@ -23,7 +23,8 @@ use crate::names::check_name;
 use crate::options::Options;
 use crate::producers::ProducerChanges;
 use crate::recovery::{
-    FileFronts, LostEnd, MovedCursor, OpenManifest, OpenReport, adopt, open_manifest, read_fronts, recover,
+    FileFronts, LostEnd, MovedCursor, OpenManifest, OpenProgress, OpenReport, adopt, open_manifest,
+    read_fronts, recover,
 };
 use crate::resources::Resources;
 use crate::resources::arrivals::Arrivals;
@@ -53,19 +54,24 @@ impl Store {
     /// Errors: `Locked` if another process or handle has it open; `UnsupportedFormat` if a program of another format
     /// wrote it; `Damaged` if manifest or journal are damaged.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_told(directory, options, &OpenProgress::default())
+    }
+
+    /// Opens as [`Store::open`] does, and tells meanwhile how far it is.
+    pub fn open_told(directory: impl AsRef<Path>, options: Options, progress: &OpenProgress) -> Result<Self> {
         options.check()?;
         let path = directory.as_ref();
         let disk = Directory::open(path, options.backend)
             .map_err(|e| Error::io("open", &path.display().to_string(), e))?;
-        match Self::open_on(Arc::new(disk), options.clone()) {
-            Err(error @ Error::NoSpace { .. }) => Self::open_full(path, options).map_err(|_| error),
+        match Self::open_on_told(Arc::new(disk), options.clone(), progress) {
+            Err(error @ Error::NoSpace { .. }) => Self::open_full(path, options, progress).map_err(|_| error),
             opened => opened,
         }
     }
 
     /// Opens a store whose disk takes nothing more: changes of the open stay in memory, and later ones are refused.
-    fn open_full(path: &Path, options: Options) -> Result<Self> {
-        let store = Self::open_on(Arc::new(Overlay::of_full_disk(path)), options)?;
+    fn open_full(path: &Path, options: Options, progress: &OpenProgress) -> Result<Self> {
+        let store = Self::open_on_told(Arc::new(Overlay::of_full_disk(path)), options, progress)?;
         store.resources().journal.make_read_only();
         tracing::error!(path = %path.display(), "the disk is full: the store is open for reading only");
         Ok(store)
@@ -73,6 +79,10 @@ impl Store {
 
     /// Opens the store of any disk, for example of a simulated one in tests.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<Self> {
+        Self::open_on_told(disk, options, &OpenProgress::default())
+    }
+
+    fn open_on_told(disk: Arc<dyn Disk>, options: Options, progress: &OpenProgress) -> Result<Self> {
         options.check()?;
         let lock = disk.lock().map_err(|e| match e.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked { path: disk.path("") },
@@ -86,7 +96,8 @@ impl Store {
         let synced_before = old.state().fsync.is_none_or(FsyncSchedule::syncs);
         let blocks =
             Blocks::new(Arc::clone(&disk), block_bytes, blocks_per_file, options.fsync, synced_before);
-        let fronts = read_fronts(&blocks, manifest, &*disk)?;
+        progress.expect(blocks.list()?.len() + old.state().logs.len());
+        let fronts = read_fronts(&blocks, manifest, &*disk, progress)?;
 
         let made_again = is_made_again.then(|| MANIFEST_NAME.to_owned());
         let lacks_end = !is_new && old.made_sequence() > 0 && end.is_none();
@@ -132,7 +143,7 @@ impl Store {
             );
         }
         let committer = Arc::new(Committer::new(resources, &options));
-        recover(&committer, &state, fronts, &mut report)?;
+        recover(&committer, &state, fronts, &mut report, progress)?;
         move_cursors(&committer, &state, &mut report)?;
         let journal = &committer.resources.journal;
         if state.fsync.unwrap_or_default() != options.fsync {
