@@ -38,7 +38,7 @@ test-spark: setup ## Tests of the Spark side with another Spark: make test-spark
 images: setup ## The broker's and the operator's image, by the docker engine at hand or one built here
 	@$(ENV); e2e/kind/images
 
-e2e: setup ## The tests on a real Kubernetes: images, a kind cluster of four nodes, gone afterwards (KEEP=1 keeps it)
+e2e: setup ## The tests on a real Kubernetes: images, a kind cluster of four nodes, gone afterwards (KEEP=1 keeps it; LIFE=1: the long ones)
 	@$(ENV); e2e/kind/e2e
 
 model: ## Every order of a few events of replication, and mistakes that must be found: make model STATES=100000000
