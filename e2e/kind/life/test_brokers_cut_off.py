@@ -32,7 +32,7 @@ def test_a_broker_stays_as_long_as_one_that_takes_its_copies_is_cut_off(
     with workbench.producing(draining.bootstrap, "cut", partitions=PARTITIONS) as load:
         load.wait_for_more(2_000)
         draining.set_replicas(3)
-        draining.wait_for("the drain", lambda found: found["status"]["phase"] == "Draining")
+        draining.wait_for("the drain", lambda found: found["status"]["phase"] == "Shrinking")
         with cut_off(takes):
             draining.wait_for("a broker that is away", lambda found: state_of(found, name_of(takes)) == "Away")
             load.wait_for_more(2_000)
@@ -53,7 +53,7 @@ def test_a_broker_that_is_cut_off_while_it_goes_takes_nothing_along(draining: Cl
     with workbench.producing(draining.bootstrap, "cut", partitions=PARTITIONS) as load:
         load.wait_for_more(2_000)
         draining.set_replicas(3)
-        draining.wait_for("the drain", lambda found: found["status"]["phase"] == "Draining")
+        draining.wait_for("the drain", lambda found: found["status"]["phase"] == "Shrinking")
         with cut_off(goes):
             draining.wait_for("a broker that is away", lambda found: state_of(found, name_of(goes)) == "Away")
             set_pace(draining, 64 << 20)

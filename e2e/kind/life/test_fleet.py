@@ -7,12 +7,13 @@ from datetime import datetime
 from harness.kube.cluster import Cluster
 from harness.kube.figures import note, timed
 from harness.kube.installed import WRITES, Installed
-from harness.kube.kubectl import NewNamespace, Object
+from harness.kube.kubectl import Kubectl, NewNamespace, Object
 from harness.waiting import wait_until
 
 CLUSTERS = 20
 TOPICS = 1_000
 WATCHED_S = 120
+READY = "R:.status.conditions[?(@.type=='Ready')].status"
 TICKS = 100  # Linux counts the time of processes in hundredths of a second.
 
 
@@ -22,7 +23,7 @@ def test_a_thousand_topics_are_ready_within_a_minute_and_cost_nothing_at_rest(
     kubectl = orders.kubectl
     kubectl.apply(*(topic(f"many-{number}") for number in range(TOPICS)))
     with timed(f"{TOPICS} WalrusTopics, from the last apply to Ready", limit_s=60):
-        kubectl("wait", "wt", "--selector=many", "--for=condition=Ready", "--timeout=300s")
+        wait_until("all topics", lambda: ready(kubectl) == TOPICS, timeout_s=300, every_s=0.5)
     wait_quiet(operator)
     calls = operator.metrics("walrus_operator_calls_total")
     asked = len(operator.requests())
@@ -32,6 +33,12 @@ def test_a_thousand_topics_are_ready_within_a_minute_and_cost_nothing_at_rest(
     note(f"calls in {WATCHED_S} s of {TOPICS} topics at rest", sum(more.values()), "calls", limit=TOPICS / 10)
     note(f"requests of Kubernetes in {WATCHED_S} s", len(operator.requests()) - asked, "requests", limit=TOPICS / 10)
     kubectl("delete", "wt", "--selector=many", "--timeout=300s")
+
+
+def ready(kubectl: Kubectl) -> int:
+    """How many of the topics are ready. `kubectl wait` asks for each of them, and takes as long as the operator."""
+    said = kubectl("get", "wt", "--selector=many", "--no-headers", "--output=custom-columns=" + READY)
+    return said.split().count("True")
 
 
 def topic(name: str) -> Object:

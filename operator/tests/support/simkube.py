@@ -335,12 +335,16 @@ class SimKube(SimApi):
                 self.used.setdefault(self.identity(ref)["cluster"], self.release(pod).level)
                 self._register(ref)
         else:
-            leads = self._trusts(ref, self.brokers.leader(ref.namespace, self.identity(ref)["cluster"]))
-            ready = leads and ref.name not in self.unready
+            leader = self.brokers.leader(ref.namespace, self.identity(ref)["cluster"])
+            ready = self._trusts(ref, leader) and self._understands(ref, leader) and ref.name not in self.unready
             if ready:
                 status["conditions"] = [{"type": "Ready", "status": "True"}]
             else:
                 self._not_ready(status)
+
+    def _understands(self, ref, leader):
+        """Whether its broker speaks with the one that leads: it is registered by that one, and not ready before."""
+        return self.release(self.objects[ref]).wire.meets(self.release(self.objects[leader]).wire)
 
     def _is_too_old(self, ref):
         """Whether its cluster uses commands that its broker does not know: it ends at once."""

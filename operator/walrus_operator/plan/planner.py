@@ -183,7 +183,8 @@ def _steps(
     founder = restart_founder(spec, snapshot)
     replacing = replace_lost(now.owner, snapshot, pools, spec.lost_after_or_never)
     homeless = too_few_zones(spec, snapshot)
-    told = (*((homeless,) if homeless is not None else ()), *replacing.waits, *come_back(snapshot))
+    # A broker that does not understand the others is never ready: what it is must be told before that it is not.
+    told = tuple(wait for wait in (alien, homeless, *replacing.waits, *come_back(snapshot)) if wait is not None)
     urgent: tuple[Action, ...] = (
         *growing.steps,
         *_dismiss(spec, pools, now),
@@ -201,7 +202,7 @@ def _steps(
     grown = _grow(spec, snapshot, pools, now) if newcomer is None and noticed else ()
     tries = image if is_tried(spec, image, snapshot, releases) else ""
     rolling, hold = roll(snapshot, seen, tries), held(spec, snapshot)
-    waits = [wait for wait in (alien, newcomer, *unseen.values(), hold if rolling else None) if wait is not None]
+    waits = [wait for wait in (newcomer, *unseen.values(), hold if rolling else None) if wait is not None]
     if hold is not None:
         rolling = roll(snapshot, seen, tries, is_held=True)
     emptied = Next()
