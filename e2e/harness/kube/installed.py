@@ -59,10 +59,13 @@ class Installed:
         (pod,) = self.pods()
         return pod
 
+    def lease(self) -> Object:
+        """The Lease, by which one of several operators works."""
+        return self.kubectl.find("lease", RELEASE) or {"spec": {}}
+
     def holder(self) -> str:
         """The pod that holds the Lease; empty while nobody does."""
-        lease = self.kubectl.find("lease", RELEASE) or {"spec": {}}
-        return str(lease["spec"].get("holderIdentity") or "")
+        return str(self.lease()["spec"].get("holderIdentity") or "")
 
     def kill(self) -> None:
         """Deletes the pod without a word of warning to it, and waits for another to be ready."""

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 from harness.kube.cluster import Cluster, machine_of
-from harness.kube.kubectl import NewNamespace
+from harness.kube.kubectl import NewNamespace, run
 from harness.kube.machines import MACHINES
 from harness.kube.repository import EXAMPLES
 from harness.kube.workbench import Workbench
 
 LABEL = "walrus.dev/disk"
+NAMESPACE = "folders"
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def labelled() -> Iterator[list[str]]:
     yield workers
     for worker in workers:
         MACHINES("label", "node", worker, f"{LABEL}-")
+        run("docker", "exec", worker, "rm", "-rf", f"/var/lib/walrus/{NAMESPACE}")  # which Kubernetes never does
 
 
 def example() -> dict[str, Any]:
@@ -37,7 +39,7 @@ def example() -> dict[str, Any]:
 def test_brokers_come_back_to_their_nodes_though_one_is_free(
     labelled: list[str], new_namespace: NewNamespace, workbench: Workbench
 ) -> None:
-    cluster = Cluster(new_namespace("folders", security="privileged"), "trips")
+    cluster = Cluster(new_namespace(NAMESPACE, security="privileged"), "trips")
     cluster.kubectl.apply(example())
     cluster.wait_ready()
     homes = homes_of(cluster)
