@@ -43,4 +43,9 @@ def test_one_append_that_waited_too_long_is_found_among_thousands() -> None:
     with pytest.raises(AssertionError, match="longest: a drain"):
         note_pauses("a drain", [0.01] * 5_000 + [2.1])
     with pytest.raises(AssertionError, match="p99: a drain"):
-        note_pauses("a drain", [0.01] * 98 + [1.9] * 2)
+        note_pauses("a drain", [0.01] * 1_960 + [1.9] * 40)
+
+
+def test_a_short_story_is_held_against_its_longest_pause_alone() -> None:
+    note_pauses("a roll", [0.01] * 98 + [0.9] * 2)
+    assert table()[1].split()[-2:] == ["0.9", "s"]
