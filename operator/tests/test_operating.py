@@ -429,3 +429,21 @@ def test_an_operator_that_ends_lets_nobody_begin_before_its_last_write_has_arriv
         await until(lambda: world.server.holder() == "two" and world.is_ready(), 120)
 
     story(tell)
+
+
+def test_copies_that_are_made_are_told_within_seconds():
+    """Nobody but the brokers knows of them: the cluster was looked at 20 s later, as one that is as it shall be."""
+
+    def replicated(world):
+        return next(one["status"] for one in world.status()["conditions"] if one["type"] == "Replicated")
+
+    async def tell(world):
+        world.kube.put("orders", SMALLEST)
+        world.start()
+        await until(world.is_ready, 60)
+        world.figures = lambda broker: replace(broker, under_replicated=3)
+        await until(lambda: replicated(world) == "False", 60)
+        world.figures = lambda broker: broker
+        await until(lambda: replicated(world) == "True", 4)
+
+    story(tell)

@@ -12,7 +12,7 @@ SLOW = {"dynamic": {"copies.bytes_per_second": 1 << 20}}
 
 @pytest.fixture
 def draining(new_namespace: NewNamespace, workbench: Workbench, request: pytest.FixtureRequest) -> Cluster:
-    """Four brokers, the last of which hands over 72 MiB and more, a MiB a second."""
+    """Four brokers that store 96 MiB and make copies so slowly that a drain takes longer than what is done to it."""
     cluster = Cluster(new_namespace(request.param), "orders")
     cluster.kubectl("apply", "-f", str(EXAMPLES / "walruscluster.yaml"))
     segments = {"maxBytes": "4Mi", "checkInterval": "1s"}
@@ -31,8 +31,7 @@ def test_a_broker_stays_as_long_as_one_that_takes_its_copies_is_cut_off(
     takes, *_, goes = draining.pods()
     with workbench.producing(draining.bootstrap, "cut", partitions=PARTITIONS) as load:
         load.wait_for_more(2_000)
-        draining.set_replicas(3)
-        draining.wait_for("the drain", lambda found: found["status"]["phase"] == "Shrinking")
+        begin_drain(draining)
         with cut_off(takes):
             draining.wait_for("a broker that is away", lambda found: state_of(found, name_of(takes)) == "Away")
             load.wait_for_more(2_000)
@@ -52,8 +51,7 @@ def test_a_broker_that_is_cut_off_while_it_goes_takes_nothing_along(draining: Cl
     goes = draining.pods()[-1]
     with workbench.producing(draining.bootstrap, "cut", partitions=PARTITIONS) as load:
         load.wait_for_more(2_000)
-        draining.set_replicas(3)
-        draining.wait_for("the drain", lambda found: found["status"]["phase"] == "Shrinking")
+        begin_drain(draining)
         with cut_off(goes):
             draining.wait_for("a broker that is away", lambda found: state_of(found, name_of(goes)) == "Away")
             set_pace(draining, 64 << 20)
@@ -63,6 +61,12 @@ def test_a_broker_that_is_cut_off_while_it_goes_takes_nothing_along(draining: Cl
     assert len(draining.members()) == len(draining.pods()) == len(draining.claims()) == 3
     workbench.check(draining.bootstrap, "cut", load.acked, partitions=PARTITIONS)
     draining.wait_replicated()
+
+
+def begin_drain(cluster: Cluster) -> None:
+    """The last of its brokers has begun to go."""
+    cluster.set_replicas(3)
+    cluster.wait_for("the drain", lambda found: found["status"]["phase"] == "Shrinking")
 
 
 def name_of(pod: Object) -> str:
