@@ -115,10 +115,14 @@ fn consumed_records_go_when_all_who_count_have_passed_them_unless_a_cursor_is_pi
     assert_eq!(log.floor(), at(0, FloorReason::Nothing), "b has consumed nothing");
     b.seek(Offset(150)).unwrap();
     assert_eq!(log.floor(), at(0, held("p")));
+    // The background moves the start to the floor only where that frees a block. It may come late: it is awaited, for
+    // a start that has come to the floor leaves no rule to name.
     p.seek(Offset(140)).unwrap();
-    assert_eq!(log.floor(), at(140, held("p")));
+    store.drain();
+    assert_eq!((log.start_offset(), log.floor()), (Offset(140), at(140, held("p"))));
     p.seek(Offset(299)).unwrap();
-    assert_eq!(log.floor(), at(150, FloorReason::Consumed));
+    store.drain();
+    assert_eq!((log.start_offset(), log.floor()), (Offset(140), at(150, FloorReason::Consumed)));
     while b.position() < Offset(250) {
         b.batch_read(10_000, true).unwrap();
     }
