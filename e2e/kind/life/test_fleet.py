@@ -74,7 +74,9 @@ def test_twenty_clusters_at_rest_take_little_of_the_operator_and_of_kubernetes(
     took, spent = time.monotonic() - began, operator.cpu_ticks() - used
     requests = operator.requests()[seen:]
     kinds = Counter((one["verb"], one["objectRef"]["resource"]) for one in requests)
-    written = {kind: number for kind, number in kinds.items() if kind[0] in WRITES and kind[1] != "leases"}
+    # The volumes of all clusters are on one disk here, so another cluster may well tell that it fills up.
+    ours = [one for one in requests if one["objectRef"].get("namespace") == kubectl.namespace]
+    written = [one["objectRef"] for one in ours if one["verb"] in WRITES]
     assert not written, written
     reads = sum(number for (verb, resource), number in kinds.items() if verb not in WRITES and resource != "leases")
     note(f"{CLUSTERS} clusters at rest: share of a core", spent / TICKS / took, "", limit=0.02)
