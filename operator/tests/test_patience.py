@@ -30,6 +30,11 @@ def test_a_gate_that_stays_closed_is_looked_at_ever_more_rarely():
     assert looks(*[closed(Gate.SHRINK_REFUSED)] * 5) == [10, 20, 40, 60, 60]
 
 
+def test_the_end_of_a_drain_is_seen_within_seconds_however_long_it_takes():
+    """The pauses grew as those of other gates do, and a broker that was drained waited up to 16 s for its next step."""
+    assert looks(*[closed(Gate.DRAINING)] * 6) == [1, 2, 4, 5, 5, 5]
+
+
 def test_gates_that_open_and_close_in_turn_are_not_news():
     """Each change began anew: a broker that came and went kept the operator awake."""
     in_turn = [closed(Gate.POD_PENDING), closed(Gate.UNKNOWN_BROKER), closed(Gate.POD_PENDING, Gate.UNKNOWN_BROKER)]

@@ -34,6 +34,8 @@ MOVING = frozenset(
     }
 )
 """Gates that may open at any moment."""
+_DRAINING_MAX_S = 5.0
+"""The end of a drain is told by nobody else, and the next step waits for it: the look that sees it is never far."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Patience:
         if not gates:
             return idle_s
         first, most = (_MOVING_S, _MOVING_MAX_S) if moving else (_BLOCKED_S, _BLOCKED_MAX_S)
+        if Gate.DRAINING in gates:
+            most = _DRAINING_MAX_S
         return self._longer(key, before, gates | before.met, first, most, again=gates <= before.met)
 
     def _longer(
