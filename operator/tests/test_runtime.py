@@ -90,6 +90,32 @@ def test_a_key_comes_back_by_itself():
     asyncio.run(story())
 
 
+def test_whether_someone_asked_for_a_look_is_known():
+    async def story():
+        queue = WorkQueue()
+
+        async def taken():
+            async with asyncio.timeout(30):
+                return queue.is_asked(await queue.take())
+
+        queue.add(A)
+        assert await taken()
+        queue.finish(A, 0.001)
+        assert not await taken()
+        queue.add(A)  # while a worker is at it
+        queue.finish(A, 60.0)
+        assert await taken()
+        queue.finish(A, 0.001)
+        assert not await taken()
+        queue.fail(A)
+        assert not await taken()
+        queue.finish(A, 60.0)
+        queue.add(A)
+        assert await taken()
+
+    asyncio.run(story())
+
+
 # Lease
 
 

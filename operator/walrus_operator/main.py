@@ -113,9 +113,11 @@ class Both:
     clusters: Reconciler
     topics: TopicReconciler
 
-    async def reconcile(self, key: Key) -> Passed | None:
-        """One pass over what the key names."""
-        return await (self.topics.reconcile(key) if isinstance(key, TopicsKey) else self.clusters.reconcile(key))
+    async def reconcile(self, key: Key, *, asked: bool = True) -> Passed | None:
+        """One pass over what the key names, for which someone asked or the time has come."""
+        if isinstance(key, TopicsKey):
+            return await self.topics.reconcile(key)
+        return await self.clusters.reconcile(key, asked=asked)
 
 
 class Operator:

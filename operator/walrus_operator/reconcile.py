@@ -21,8 +21,9 @@ from walrus_operator.observe.observer import Observer
 from walrus_operator.observe.snapshot import Cluster, Snapshot
 from walrus_operator.plan.actions import Done, Gate, Plan, Wait
 from walrus_operator.plan.deletion import plan_deletion
-from walrus_operator.plan.patience import Patience
+from walrus_operator.plan.patience import IDLE_S, Patience
 from walrus_operator.plan.planner import plan
+from walrus_operator.resting import Resting
 from walrus_operator.status.conditions import Type, is_false
 from walrus_operator.status.derive import derive
 from walrus_operator.status.events import About, Event, events
@@ -92,9 +93,17 @@ class Reconciler:
         self._patience = Patience()
         self._writing = Writing()
         self._forecasts = Forecasts()
+        self._resting = Resting()
 
-    async def reconcile(self, key: Key) -> Pass | None:
-        """One pass; None where there is no such cluster, or it is being deleted. Raises `KubeError`."""
+    async def reconcile(self, key: Key, *, asked: bool = True) -> Pass | None:
+        """One pass; None where there is no such cluster, or it is being deleted. Raises `KubeError`.
+
+        Unless someone *asked* for it, of a cluster at rest only the brokers are looked at: mostly nothing has changed.
+        """
+        seen = None if asked else self._resting.seen(key, self._monotonic())
+        if seen is not None and (rested := await self._glance(seen)) is not None:
+            return rested
+        self._resting.end(key)
         snapshot = await self._observer.look(key)
         if snapshot is None:
             self._patience.forget(key)
@@ -111,7 +120,18 @@ class Reconciler:
         await self._recorder.record(snapshot.cluster, happened)
         again = self._patience.after(key, todo, done, snapshot.at, copying=is_false(status, Type.REPLICATED))
         contested = self._writing.is_contested(snapshot.cluster.uid)
+        if todo.is_idle and done == Done() and due is None and again == IDLE_S:
+            self._resting.begin(snapshot, self._monotonic())
         return Pass(todo, done, written, min(again, due) if due else again, contested, status)
+
+    async def _glance(self, before: Snapshot) -> Pass | None:
+        """A pass that asks the brokers of a cluster at rest; None where there is anything to do or to tell."""
+        snapshot = await self._observer.ask_brokers(before)
+        todo = self._plan(snapshot)
+        status = derive(snapshot, todo, Done(), self._now(), self._forecasts.look(snapshot))
+        if not todo.is_idle or status != snapshot.cluster.status:
+            return None
+        return Pass(todo, Done(), status_written=False, again_s=IDLE_S, status=status)
 
     async def _end(self, snapshot: Snapshot) -> Pass | None:
         """What the deletion of the cluster waits for; None once that is nothing of ours."""

@@ -55,9 +55,9 @@ class Operator:
         self.now = max(self.now + timedelta(seconds=1), self.kube.time)
         return self.now
 
-    def once(self, key=KEY):
+    def once(self, key=KEY, *, asked=True):
         """One pass."""
-        return _LOOP.run(self.reconciler.reconcile(key))
+        return _LOOP.run(self.reconciler.reconcile(key, asked=asked))
 
     def topics_once(self, key=TOPICS):
         """One pass over the topics."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pydantic import ValidationError
@@ -75,7 +75,7 @@ class Observer:
         )
         objects = arranged(children)
         made = _made_by(pods, Snapshot(cluster, objects))
-        hosts = {pod.name: pod.ip for pod in made if pod.ip is not None and pod.running and not pod.deleting}
+        hosts = _hosts(made)
         brokers = await look_all(self._brokers, hosts)
         seen = Snapshot(
             cluster=cluster,
@@ -92,6 +92,16 @@ class Observer:
         seen = await self._where(seen, unseen)
         seen = replace(seen, drains=await self._drains(seen), stays_small=await self._stay_small(seen))
         return replace(seen, secret=await self._secret(cluster, unseen)) if seen.shares_secret() else seen
+
+    async def ask_brokers(self, before: Snapshot) -> Snapshot:
+        """The cluster as it was seen before, with what its brokers tell now. Nothing is asked of Kubernetes."""
+        hosts = _hosts(before.pods.values())
+        brokers = await look_all(self._brokers, hosts)
+        versions = {broker.config_version if broker is not None else None for broker in brokers.values()}
+        # What a configuration says differs only where its version does.
+        is_known = before.config is not None and versions == {before.config.version}
+        config = before.config if is_known else await self._config(hosts, brokers)
+        return replace(before, brokers=brokers, config=config, at=self._now())
 
     async def _children(self, key: Key, unseen: dict[str, str]) -> list[Manifest]:
         lists = await asyncio.gather(*(self._list(kind, key, unseen) for kind in _CHILDREN))
@@ -197,6 +207,11 @@ class Observer:
             except BrokerError:
                 continue
         return None
+
+
+def _hosts(pods: Iterable[Pod]) -> dict[str, str]:
+    """The addresses of those that can be asked."""
+    return {pod.name: pod.ip for pod in pods if pod.ip is not None and pod.running and not pod.deleting}
 
 
 def _made_by(pods: list[Manifest], seen: Snapshot) -> list[Pod]:

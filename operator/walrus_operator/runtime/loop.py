@@ -31,8 +31,11 @@ class Passed(Protocol):
 class Reconciles(Protocol):
     """Brings what a key names to what it shall be."""
 
-    async def reconcile(self, key: Key) -> Passed | None:
-        """One pass; None where nothing is to be looked at again. Raises `KubeError`."""
+    async def reconcile(self, key: Key, *, asked: bool = True) -> Passed | None:
+        """One pass; None where nothing is to be looked at again. Raises `KubeError`.
+
+        *asked*: someone asked for it; otherwise the time has come that the pass before named.
+        """
 
 
 class Loop:
@@ -53,7 +56,7 @@ class Loop:
             self._health.began(key)
             try:
                 with self._metrics.pass_seconds.time():
-                    passed = await self._reconciler.reconcile(key)
+                    passed = await self._reconciler.reconcile(key, asked=self._queue.is_asked(key))
             except asyncio.CancelledError:
                 raise
             except LeaseLost as lost:

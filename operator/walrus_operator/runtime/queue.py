@@ -20,6 +20,8 @@ class WorkQueue:
         self._waiting: set[Key] = set()
         self._working: set[Key] = set()
         self._again: set[Key] = set()
+        self._asked: set[Key] = set()
+        self._answered: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._jitter = jitter
@@ -32,6 +34,10 @@ class WorkQueue:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
+        self._asked.add(key)
+        self._come(key)
+
+    def _come(self, key: Key) -> None:
         if key in self._working:
             self._again.add(key)
         elif key not in self._waiting:
@@ -43,17 +49,24 @@ class WorkQueue:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.add, key)
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._come, key)
 
     async def take(self) -> Key:
         """The next key; the worker tells `finish` when it is through."""
         key = await self._ready.get()
         self._waiting.discard(key)
         self._working.add(key)
+        if key in self._asked:
+            self._asked.discard(key)
+            self._answered.add(key)
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
         return key
+
+    def is_asked(self, key: Key) -> bool:
+        """Whether someone asked for the look at the key that is under way; otherwise its time has come."""
+        return key in self._answered
 
     def finish(self, key: Key, again_s: float | None) -> None:
         """It went well; look again then, or never."""
@@ -70,9 +83,10 @@ class WorkQueue:
 
     def _release(self, key: Key, again_s: float | None) -> None:
         self._working.discard(key)
+        self._answered.discard(key)
         if key in self._again:
             self._again.discard(key)
-            self.add(key)
+            self._come(key)
         elif again_s is not None:
             self.add_after(key, again_s)
 
