@@ -26,10 +26,11 @@ from simbrokers import FIRST_LEVEL, SimRelease
 from simkube import SimKube
 from simvolumes import EXPANDABLE
 from walrus_operator.api.releases import Release, Wire
+from walrus_operator.api.units import amount_of
 from walrus_operator.desired.statefulset import PodInputs
 from walrus_operator.kube.api import Denied, Refused, Unreachable
 from walrus_operator.objects import CLAIM, POD, STATEFUL_SET, Ref, uid_of
-from walrus_operator.observe.machines import Machine, Volume
+from walrus_operator.observe.machines import ZONE, Machine, Volume
 
 CLUSTER = Ref("WalrusCluster", "shop", "orders")
 SET = Ref("StatefulSet", "shop", "orders-general")
@@ -56,6 +57,10 @@ SPECS = [
     with_pool(changed(SMALLEST, deletionPolicy="Delete", version="2.0.0"), storage={"claim": {"size": "3Gi"}}),
     changed(SMALLEST, hibernate=True),
     changed(SMALLEST, config={"dynamic": {"copies.moves_max": 3, "log.level": "debug"}}),
+    changed(SMALLEST, topology={"required": True}),
+    changed(SMALLEST, topology={"spread": "host", "required": True}),
+    changed(SMALLEST, topology={"spread": "host"}),
+    with_pool(SMALLEST, zone="a"),
 ]
 ROLL, DRAIN = "walrus.dev/roll", "walrus.dev/drain"
 NODES = [f"node-{number}" for number in range(3)]
@@ -85,6 +90,7 @@ OPERATIONS = st.lists(
             st.sampled_from(["cordon", "uncordon", "drain", "fail", "give_up", "forget", "back", "crowd"]),
             st.sampled_from(NODES),
         ),
+        st.tuples(st.just("zone"), st.tuples(st.sampled_from(NODES), st.sampled_from(["a", "b", "c", None]))),
         st.tuples(st.just("disks"), st.sampled_from([2, 3, 4, inf])),
         st.tuples(st.just("scale"), st.integers(0, 5)),
         st.tuples(st.just("refuse"), st.tuples(st.sampled_from(REFUSED), st.sampled_from(ERRORS))),
@@ -117,6 +123,10 @@ SIZES = [
     with_pool(SMALLEST, storage={"claim": {"size": "2Gi"}}, replicas=4),
     with_pool(changed(SMALLEST, version="2.0.0"), storage={"claim": {"size": "2Gi"}}),
     with_pool(changed(SMALLEST, hibernate=True), storage={"claim": {"size": "3Gi"}}),
+    *(
+        with_pool(SMALLEST, storage={"claim": {"size": "1Gi", "autoGrow": {"at": 80, "step": "512Mi", "max": most}}})
+        for most in ("1Gi", "2Gi", "4Gi")
+    ),
 ]
 GROWTH = st.tuples(st.just("size"), st.sampled_from(range(len(SIZES))))
 RESIZING = st.lists(
@@ -124,6 +134,7 @@ RESIZING = st.lists(
         st.one_of(
             GROWTH,
             GROWTH,
+            st.tuples(st.just("fill"), st.tuples(st.sampled_from(PODS[:3]), st.sampled_from([0, 850, 1300, 3900]))),
             st.tuples(st.just("crash"), st.tuples(st.integers(1, 8), st.booleans())),
             st.tuples(st.just("quota"), st.sampled_from(["4Gi", "7Gi", None])),
             st.tuples(st.just("driver"), st.booleans()),
@@ -169,7 +180,27 @@ class Watched(SimKube):
         if manifest["kind"] == CLAIM.name:
             claim = self.objects.get(Ref(CLAIM.name, "shop", manifest["metadata"]["name"]))
             assert claim is None or not of_others(claim)
+            self._grows(manifest)
         return await super().apply(manifest)
+
+    def _grows(self, manifest):
+        """A claim follows the spec or the largest one of its pool; by itself that is a step larger, up to the most."""
+        wanted = amount_of(size_of(manifest))
+        name, _, _ = manifest["metadata"]["name"].removeprefix("data-").rpartition("-")
+        (pool,) = [
+            one
+            for one in json.loads(self.objects[ACCEPTED]["data"]["spec"])["pools"]
+            if f"orders-{one['name']}" == name
+        ]
+        told, pods = pool["storage"]["claim"], [Ref(POD.name, "shop", f"{name}-{ordinal}") for ordinal in range(5)]
+        claims = [claim for pod in pods if (claim := self.objects.get(Ref(CLAIM.name, "shop", f"data-{pod.name}")))]
+        most = max(amount_of(told["size"]), *(amount_of(size_of(claim)) for claim in claims))
+        if "autoGrow" in told:
+            rooms = [self.volumes.room(pod) for pod in pods if pod in self.objects]
+            is_full = any(100 * (total - free) >= told["autoGrow"]["at"] * total for total, free in rooms)
+            step = amount_of(told["autoGrow"]["step"]) if is_full else 0
+            most = max(most, min(most + step, amount_of(told["autoGrow"]["max"])))
+        assert wanted <= most
 
     def _scaled(self, manifest):
         assert manifest["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Retain"
@@ -344,6 +375,10 @@ def live(kube, operations):
             case "size":
                 spec = SIZES[value]
                 put(kube, spec)
+            case "fill":
+                kube.volumes.used[value[0]] = value[1] * 2**20
+            case "zone":
+                kube.nodes.labels[value[0]] = {ZONE: value[1]} if value[1] is not None else {}
             case "offline":
                 kube.volumes.offline.add(value)
             case "quota":
@@ -478,6 +513,7 @@ def heal(kube):
     kube.down.clear()
     kube.stuck -= {*PODS}
     kube.nodes.heal()
+    kube.nodes.labels.clear()
     kube.volumes.heal()
     kube.unready.clear()
     kube.refused.clear()
@@ -525,4 +561,8 @@ def fitting(kube):
 
 
 def storage_of(claim):
-    return {"claim": {"size": claim["spec"]["resources"]["requests"]["storage"]}}
+    return {"claim": {"size": size_of(claim)}}
+
+
+def size_of(claim):
+    return claim["spec"]["resources"]["requests"]["storage"]

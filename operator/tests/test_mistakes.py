@@ -275,12 +275,12 @@ MISTAKES = [
     Mistake(
         "claims grow again before their file systems have followed",
         instead(auto_growth, "_is_settled", lambda *_: True),
-        "test_resizing.test_a_step_waits_until_file_systems_have_followed_the_one_before",
+        "test_auto_growth.test_a_step_waits_until_file_systems_have_followed_the_one_before",
     ),
     Mistake(
         "how claims grow is an input of pods",
         instead(statefulset, "_storage", statefulset._plain),
-        "test_resizing.test_claims_that_grew_by_themselves_stay_as_they_are_without_it",
+        "test_auto_growth.test_claims_that_grew_by_themselves_stay_as_they_are_without_it",
     ),
     Mistake(
         "growth waits for brokers that do not serve",

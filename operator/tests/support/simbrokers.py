@@ -60,6 +60,7 @@ class SimBrokers(SimTopicCalls):
             {self.kube.identity(other)["disk"] for other in self._alive(ref.namespace, cluster)} if cluster else set()
         )
         backend = next(one["value"] for one in pod["spec"]["containers"][0]["env"] if one["name"] == "WALRUS_BACKEND")
+        total, free = self.kube.volumes.room(ref)
         missing = () if cluster and leader else ("metadata",) if cluster else ("admission",)
         return Broker(
             cluster_id=cluster,
@@ -87,8 +88,8 @@ class SimBrokers(SimTopicCalls):
             synced_writes="direct",
             cached_reason="",
             log_level=self.kube.levels.get(uid_of(pod), LOG_LEVEL_DEFAULT),
-            bytes_free=50,
-            bytes_total=100,
+            bytes_free=free,
+            bytes_total=total,
         )
 
     def _member(self, disk, name, alive):

@@ -262,8 +262,8 @@ class SimNodes:
         key, selector = constraint["topologyKey"], constraint["labelSelector"]["matchLabels"].items()
         counts = Counter()
         for other in self._nodes.values():
-            domain = self.manifest(other.name)["metadata"]["labels"].get(key)
-            if domain is not None and other.up and other.known and not other.cordoned:
+            domain = self.manifest(other.name)["metadata"]["labels"].get(key) if other.known else None
+            if domain is not None and other.up and not other.cordoned:
                 labels = [self._kube.objects[ref]["metadata"]["labels"].items() for ref in self._on(other)]
                 counts[domain] += sum(selector <= told for told in labels)
         mine = self.manifest(node.name)["metadata"]["labels"].get(key)

@@ -20,6 +20,7 @@ class SimVolumes:
         self.infeasible = set()  # claims whose driver does not make them larger
         self.is_away = False  # the driver does nothing
         self.offline = set()  # pods whose file systems grow only when they start
+        self.used = {}  # pod -> bytes on its disk; once one is told, disks are as large as their claims
         self._mounted = {}  # claim -> uid of the pod that mounts it
 
     def admit(self, before, after):
@@ -42,8 +43,17 @@ class SimVolumes:
         if self.quota is not None and others + amount_of(wanted) > amount_of(self.quota):
             raise Denied(f"{name} is forbidden: exceeded quota: storage, limited: requests.storage={self.quota}")
 
+    def room(self, pod):
+        """Bytes of a pod's disk, and those of them that are free: half of a hundred, while no test fills any."""
+        claim = self.kube.objects.get(Ref(CLAIM.name, pod.namespace, f"data-{pod.name}"))
+        if not self.used or claim is None:
+            return 100, 50
+        total = int(amount_of(_capacity(claim)))
+        return total, max(total - self.used.get(pod.name, 0), 0)
+
     def heal(self):
         """There is room for everything, and the driver is at work."""
+        self.used.clear()
         self.quota, self.is_away = None, False
         self.infeasible.clear()
         self.offline.clear()
