@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from walrus_client.admin import AdminClient
 from walrus_client.v1 import admin_pb2, log_pb2
 from walrus_operator.observe.admin import AdminBrokers
 from walrus_operator.observe.brokers import BrokerError, LevelRefused
+from walrus_operator.observe.connections import KEPT_S, Connections
 from walrus_operator.observe.snapshot import Replication
 from walrus_operator.runtime.lease import LeaseLost
 
@@ -27,19 +29,21 @@ ANSWERS = {
 class Server(grpc.GenericRpcHandler):
     """Answers once it is let; remembers what it was asked, and with what token."""
 
-    def __init__(self):
+    def __init__(self, port=0):
         self.asked = []
+        self.peers = []
         self.arrived = threading.Semaphore(0)
         self.answer = threading.Event()
         self.refuses = None
         self.grpc = grpc.server(ThreadPoolExecutor(8), handlers=[self])
-        self.port = self.grpc.add_insecure_port("127.0.0.1:0")
+        self.port = self.grpc.add_insecure_port(f"127.0.0.1:{port}")
         self.grpc.start()
 
     def service(self, call):
         method = call.method.rpartition("/")[2]
 
         def handle(_, context):
+            self.peers.append(context.peer())
             self.asked.append((method, dict(call.invocation_metadata).get("authorization")))
             self.arrived.release()
             self.answer.wait(30)
@@ -147,3 +151,72 @@ def test_brokers_that_do_not_take_the_secret_did_not_refuse_the_spec(server):
         await brokers.close()
 
     asyncio.run(story())
+
+
+def test_a_broker_is_asked_over_one_connection(server):
+    server.answer.set()
+
+    async def story():
+        brokers = AdminBrokers(port=server.port)
+        for _ in range(5):
+            await brokers.look("127.0.0.1")
+        await brokers.close()
+
+    asyncio.run(story())
+    assert len(server.peers) == 5
+    assert len(set(server.peers)) == 1
+
+
+def test_who_is_asked_at_once_has_connections_of_their_own(server):
+    async def story():
+        brokers = AdminBrokers(port=server.port)
+        looks = [asyncio.ensure_future(brokers.look("127.0.0.1")) for _ in range(3)]
+        for _ in looks:
+            await asyncio.to_thread(server.arrived.acquire)
+        server.answer.set()
+        await asyncio.gather(*looks)
+        await brokers.close()
+
+    asyncio.run(story())
+    assert len(set(server.peers)) == 3
+
+
+def test_a_broker_that_was_started_again_is_asked_over_a_new_connection(server):
+    server.answer.set()
+
+    async def story():
+        brokers = AdminBrokers(port=server.port)
+        await brokers.look("127.0.0.1")
+        server.grpc.stop(None).wait()
+        with pytest.raises(BrokerError):
+            await brokers.look("127.0.0.1")
+        again = Server(server.port)
+        again.answer.set()
+        await brokers.look("127.0.0.1")
+        again.grpc.stop(None).wait()
+        another = Server(server.port)
+        another.answer.set()
+        await brokers.look("127.0.0.1")  # at once, though the connection that is kept has failed
+        assert len(another.asked) == 1
+        another.grpc.stop(None).wait()
+        await brokers.close()
+
+    asyncio.run(story())
+
+
+def test_connections_that_nobody_uses_are_closed(server):
+    server.answer.set()
+    now = 0.0
+    kept = Connections(3.0, lambda: now)
+    addresses = [f"127.0.0.1:{server.port}", f"localhost:{server.port}"]
+    for address in addresses:
+        kept.ask(address, AdminClient.status)
+    now = KEPT_S + 1
+    kept.ask(addresses[0], AdminClient.status)
+    assert len(set(server.peers)) == 2
+    kept.ask(addresses[1], AdminClient.status)
+    assert len(set(server.peers)) == 3
+    kept.close()
+    kept.ask(addresses[0], AdminClient.status)  # one that is late is not kept
+    kept.ask(addresses[0], AdminClient.status)
+    assert len(set(server.peers)) == 5

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 from urllib3.connection import HTTPConnection
-from walrus_operator.kube import official
+from walrus_operator.kube import deadline, official
 from walrus_operator.kube.api import WRITE_MAX_S, Unreachable
 from walrus_operator.kube.official import _WRITE_TIMEOUT_S, OfficialApi
 from walrus_operator.objects import SERVICE, Ref
@@ -167,8 +167,7 @@ def test_a_write_whose_time_is_over_before_it_has_a_connection_is_not_sent(serve
     connects = HTTPConnection.connect
 
     def connect(self):
-        for timer in filter(lambda thread: isinstance(thread, threading.Timer), threading.enumerate()):
-            timer.join()  # the time of the call is over
+        assert deadline._calls.current.over.wait(30)
         connects(self)
 
     async def story():

@@ -12,6 +12,7 @@ from walrus_client import admin, errors
 from walrus_client.admin import AdminClient, Status
 
 from walrus_operator.api.releases import Wire
+from walrus_operator.clock import monotonic
 from walrus_operator.desired.names import ADMIN_PORT
 from walrus_operator.desired.topics import Wanted
 from walrus_operator.kube.api import WRITE_MAX_S
@@ -25,6 +26,7 @@ from walrus_operator.observe.brokers import (
     TopicMoved,
     TopicRefused,
 )
+from walrus_operator.observe.connections import Connections
 from walrus_operator.observe.snapshot import Broker, Config, Drain, Member, Replication
 from walrus_operator.observe.topics import Compared, Difference, FoundTopic
 
@@ -44,18 +46,20 @@ class AdminBrokers:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="admin")
         self._port = port
         self._fence = fence
+        self._connections = Connections(_TIMEOUT_S, monotonic)
 
     async def close(self) -> None:
         """End the threads; calls under way are waited for, as whoever was cancelled did not."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        self._connections.close()
 
     async def look(self, host: str) -> Broker:
         """What the broker tells about itself."""
-        return _broker(await self._call(host, AdminClient.status))
+        return _broker(await self._look(host, AdminClient.status))
 
     async def config(self, host: str) -> Config:
         """The cluster's configuration, as the broker knows it."""
-        told = await self._call(host, AdminClient.config)
+        told = await self._look(host, AdminClient.config)
         return Config(told.version, dict(told.entries))
 
     async def set_config(
@@ -213,6 +217,11 @@ class AdminBrokers:
         except errors.Unauthenticated as refused:
             raise BrokerError(f"{host}: {refused}") from refused
 
+    async def _look(self, host: str, ask: Callable[[AdminClient], T]) -> T:
+        """A question that a broker answers by itself, over a connection that is kept for the next one."""
+        address = self._address(host)
+        return await self._run(address, lambda: self._connections.ask(address, ask))
+
     async def _call(
         self,
         host: str,
@@ -220,12 +229,18 @@ class AdminBrokers:
         timeout_s: float = _TIMEOUT_S,
         secrets: bytes | None = None,
     ) -> T:
-        address = f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+        address = self._address(host)
 
         def call() -> T:
             with AdminClient(address, timeout=timeout_s, secrets=secrets) as client:
                 return ask(client)
 
+        return await self._run(address, call)
+
+    def _address(self, host: str) -> str:
+        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+    async def _run(self, address: str, call: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except errors.RejectedError:
