@@ -34,6 +34,8 @@ def lost(machine: str) -> Iterator[None]:
 
 
 def _start_again(machine: str, labels: dict[str, str]) -> None:
+    # The new node has other addresses for its pods: none may start with those of the former, to which no route leads.
+    run("docker", "exec", machine, "sh", "-c", "rm -f /etc/cni/net.d/*")
     run("docker", "restart", "--time", "0", machine)
     wait_until(f"node {machine}", lambda: MACHINES.find("node", machine) is not None, timeout_s=180, every_s=0.5)
     MACHINES("label", "--overwrite", "node", machine, *(f"{label}={value}" for label, value in labels.items()))

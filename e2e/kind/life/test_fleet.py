@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 from harness.kube.cluster import Cluster
-from harness.kube.figures import note, timed
+from harness.kube.figures import note, slowness, timed
 from harness.kube.installed import WRITES, Installed
 from harness.kube.kubectl import Kubectl, NewNamespace, Object
 from harness.waiting import wait_until
@@ -79,7 +79,7 @@ def test_twenty_clusters_at_rest_take_little_of_the_operator_and_of_kubernetes(
     written = [one["objectRef"] for one in ours if one["verb"] in WRITES]
     assert not written, written
     reads = sum(number for (verb, resource), number in kinds.items() if verb not in WRITES and resource != "leases")
-    note(f"{CLUSTERS} clusters at rest: share of a core", spent / TICKS / took, "", limit=0.02)
+    note(f"{CLUSTERS} clusters at rest: share of a core", spent / TICKS / took, "", limit=0.02, slowness=slowness())
     note(f"{CLUSTERS} clusters at rest: memory of the operator", operator.resident_kib() / 1024, "MiB", limit=160)
     note(f"{CLUSTERS} clusters at rest: reads for each", reads / took / CLUSTERS, "/s", limit=0.25)
 
