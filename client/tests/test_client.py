@@ -1,7 +1,9 @@
 import itertools
+import socket
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -208,6 +210,25 @@ def test_a_producer_goes_on_after_every_node_has_moved(make_peer, storage, monke
         producer.send(b"y").result(timeout=60)
     assert storage.values("t") == [b"x", b"y"]
     assert moved.requests > 0
+
+
+def test_addresses_behind_which_nobody_answers_hold_up_no_failover(make_peer, storage, monkeypatch):
+    """Each of them took a second, one after the other: in a roll, the names of two brokers led to their former pods."""
+    monkeypatch.setattr("walrus_client.transport._REFRESH_TIMEOUT_S", 600.0)
+    first, moved = make_peer(), make_peer()
+    storage.create("t", 1)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        names = [f"127.0.0.1:{one.getsockname()[1]}" for one in silent]
+        first.named = moved.named = [first.address, *names, moved.address]
+        client = stack.enter_context(Client(first.address))
+        producer = stack.enter_context(client.producer("t"))
+        producer.send(b"x").result(timeout=60)
+        client.append("t", [b"y"])
+        first.stop()
+        producer.send(b"z").result(timeout=60)
+        client.append("t", [b"!"])
+    assert sorted(storage.values("t")) == [b"!", b"x", b"y", b"z"]
 
 
 def test_an_address_that_went_to_another_cluster_is_left(make_peer, storage, caplog):

@@ -27,6 +27,11 @@ class Addresses:
         """Whether the program named it, and not only a node."""
         return address in self._given
 
+    def besides(self, left: str) -> tuple[str, ...]:
+        """Those to ask in the place of *left*, the next one first: all others, or *left* where it is alone."""
+        turned = (*self._all[self._position :], *self._all[: self._position])
+        return tuple(address for address in turned if address != left) or (left,)
+
     def leave(self, address: str) -> None:
         """Goes on to the next one, unless *address* is not in use any more."""
         if self.in_use == address:

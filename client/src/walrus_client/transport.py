@@ -6,9 +6,11 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
@@ -60,6 +62,7 @@ READ = Method("Read", log_pb2.ReadRequest, log_pb2.ReadResponse)
 # So old may the addresses of the nodes be: less than it takes to restart the other nodes of a cluster one by one.
 ADDRESSES_AGE_MAX_S = 10.0
 _REFRESH_TIMEOUT_S = 1.0
+_ASKED_AT_ONCE = 4
 _ENDED_S = 1.0  # so long after its status may a call wait for answers that it has
 
 _log = logging.getLogger(__name__)
@@ -98,6 +101,16 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
+class _NodesCall(Protocol):
+    """A question for the addresses of all nodes that is under way; gRPC has no name for it."""
+
+    def code(self) -> grpc.StatusCode: ...
+    def details(self) -> str | None: ...
+    def result(self) -> log_pb2.ListNodesResponse: ...
+    def cancel(self) -> bool: ...
+    def add_done_callback(self, told: Callable[[Any], None]) -> None: ...
+
+
 class Transport:
     """Channels to the nodes of one cluster. Safe to use from many threads."""
 
@@ -108,6 +121,7 @@ class Transport:
         self._lock = threading.Lock()
         self._addresses = Addresses(addresses)
         self._refresh_at = 0.0  # on the monotonic clock
+        self._left: str | None = None  # the node that was left since the addresses were refreshed
         self._cluster_id = ""  # the id that the first node told which told one
         self._channels: dict[str, grpc.Channel] = {}
         self._silence = SilenceWatch()
@@ -120,10 +134,12 @@ class Transport:
             return self._addresses.in_use
 
     def refresh_when_old(self) -> None:
-        """Asks the node in use for the addresses of all, if that is some time ago or another node was left since.
+        """Asks for the addresses of all nodes, if that is some time ago or a node was left since.
 
-        So the cluster is still found after each of its nodes has moved, one by one. A node that does not answer is
-        left for the next, and so is one of another cluster, whose address was ours once. Raises Closed or Forked only.
+        So the cluster is still found after each of its nodes has moved, one by one. Mostly the node in use is asked.
+        Where one was left, some of the others are asked at once, and the first that answers is used: behind the
+        addresses of nodes that moved there may be nobody, and each of those takes as long as a call may. A node of
+        another cluster, whose address was ours once, is left. Raises Closed or Forked only.
         """
         self.origin.check()
         with self._lock:
@@ -131,26 +147,58 @@ class Transport:
             if now < self._refresh_at:
                 return
             self._refresh_at = now + ADDRESSES_AGE_MAX_S
-            address = self._addresses.in_use
+            left, self._left = self._left, None
+            in_use = self._addresses.in_use
+            asked = (in_use,) if left is None else self._addresses.besides(left)[:_ASKED_AT_ONCE]
+        with closing(self._answers(asked)) as answers:
+            for address, answer in answers:
+                with self._lock:
+                    self._cluster_id = self._cluster_id or answer.cluster_id
+                    if answer.cluster_id == self._cluster_id:
+                        if self._addresses.in_use == in_use:  # no other thread went elsewhere meanwhile
+                            self._addresses.prefer(address)
+                        self._addresses.replace(node.grpc_address for node in sorted(answer.nodes, key=_dead_last))
+                        return
+                _log.warning("%s is a node of another cluster by now (%s); it is left", address, answer.cluster_id)
+        self.leave(in_use)
+
+    def _answers(self, addresses: Sequence[str]) -> Generator[tuple[str, log_pb2.ListNodesResponse], None, None]:
+        """What nodes that are asked at once say of the addresses of all, in the order in which they answer."""
+        ended: SimpleQueue[tuple[str, _NodesCall]] = SimpleQueue()
+
+        def ask(channel: grpc.Channel) -> _NodesCall:
+            unary: grpc.UnaryUnaryMultiCallable[log_pb2.ListNodesRequest, log_pb2.ListNodesResponse] = (
+                channel.unary_unary(
+                    LIST_NODES.path,
+                    request_serializer=LIST_NODES.request.SerializeToString,
+                    response_deserializer=LIST_NODES.response.FromString,
+                )
+            )
+            return unary.future(log_pb2.ListNodesRequest(), timeout=_REFRESH_TIMEOUT_S)
+
+        calls = [(address, self._start(address, ask)) for address in addresses]
+
+        def tell(one: tuple[str, _NodesCall]) -> Callable[[Any], None]:
+            return lambda _: ended.put(one)
+
+        for one in calls:
+            one[1].add_done_callback(tell(one))
         try:
-            answer = self._call_at(address, LIST_NODES, log_pb2.ListNodesRequest(), timeout_s=_REFRESH_TIMEOUT_S)
-        except errors.Closed:
-            raise
-        except errors.WalrusError as error:
-            _log.debug("the addresses of all nodes are not refreshed: %s", error)
-            return
-        with self._lock:
-            self._cluster_id = self._cluster_id or answer.cluster_id
-            if answer.cluster_id == self._cluster_id:
-                self._addresses.replace(node.grpc_address for node in sorted(answer.nodes, key=_dead_last))
-                return
-        _log.warning("%s is a node of another cluster by now (%s); it is left", address, answer.cluster_id)
-        self.leave(address)
+            for _ in calls:
+                address, call = ended.get()
+                if call.code() is grpc.StatusCode.OK:
+                    yield address, call.result()
+                else:
+                    _log.debug("%s does not tell the addresses of all nodes: %s", address, call.details())
+        finally:
+            for _, call in calls:
+                call.cancel()
 
     def leave(self, address: str) -> None:
         """Goes on to the next node, unless another thread already left *address*."""
         with self._lock:
             self._addresses.leave(address)
+            self._left = address
             self._refresh_at = 0.0
 
     def prefer(self, address: str) -> None:
