@@ -193,7 +193,8 @@ class Watched(SimKube):
             if f"orders-{one['name']}" == name
         ]
         told, pods = pool["storage"]["claim"], [Ref(POD.name, "shop", f"{name}-{ordinal}") for ordinal in range(5)]
-        claims = [claim for pod in pods if (claim := self.objects.get(Ref(CLAIM.name, "shop", f"data-{pod.name}")))]
+        found = (self.objects.get(Ref(CLAIM.name, "shop", f"data-{pod.name}")) for pod in pods)
+        claims = [claim for claim in found if claim is not None and not of_others(claim)]
         most = max(amount_of(told["size"]), *(amount_of(size_of(claim)) for claim in claims))
         if "autoGrow" in told:
             rooms = [self.volumes.room(pod) for pod in pods if pod in self.objects]
@@ -479,9 +480,8 @@ def foreign(kube, what):
             kube.make(POD, "theirs", {"walrus.dev/cluster": "orders"}, spec={"containers": [{"image": ""}]}, status={})
             kube.stuck.add("theirs")
     elif Ref("PersistentVolumeClaim", "shop", what) not in kube.objects:
-        kube.make(
-            CLAIM, what, {"walrus.dev/cluster": "other"}, spec={"volumeName": "theirs"}, status={"phase": "Bound"}
-        )
+        spec = {"volumeName": "theirs", "resources": {"requests": {"storage": "1Gi"}}}
+        kube.make(CLAIM, what, {"walrus.dev/cluster": "other"}, spec=spec, status={"phase": "Bound"})
 
 
 def made_by_a_newer_operator(kube):

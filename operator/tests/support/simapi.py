@@ -319,10 +319,12 @@ class SimApi:
         self.objects[ref]["metadata"]["resourceVersion"] = str(next(self._versions))
 
     def _delete(self, ref):
-        """Mark it, and let it go unless something holds it."""
+        """Mark it, if it is not marked, and let it go unless something holds it."""
         if ref in self.objects:
-            self.objects[ref]["metadata"].setdefault("deletionTimestamp", self._now())
-            self._touch(ref)
+            metadata = self.objects[ref]["metadata"]
+            if "deletionTimestamp" not in metadata:
+                metadata["deletionTimestamp"] = self._now()
+                self._touch(ref)
             self._end_deletion(ref)
 
     def _end_deletion(self, ref):
