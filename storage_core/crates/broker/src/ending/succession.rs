@@ -203,9 +203,9 @@ fn suspects<'a>(copies: &Arc<Copies>, metadata: &'a Metadata, sight: &Sight) -> 
 /// The last segment of each partition. Those of Walrus's own topics come first: clients of cursors and groups wait for
 /// them, whatever topics they read, and no more than [`AT_ONCE`] are recovered at the same time.
 fn last_segments(metadata: &Metadata) -> impl Iterator<Item = &Segment> {
-    let topics = [true, false].into_iter().flat_map(|internal| {
-        metadata.topics.values().filter(move |topic| topic.internal == internal)
-    });
+    let topics = [true, false]
+        .into_iter()
+        .flat_map(|internal| metadata.topics.values().filter(move |topic| topic.internal == internal));
     topics.flat_map(|topic| &topic.partitions).filter_map(|partition| partition.segments.last())
 }
 
