@@ -63,8 +63,13 @@ def check(bootstrap: str, topic: str, acked: dict[int, int], *, partitions: int)
             number += len(records)
             mine = {producer: count for producer, count in acked.items() if producer % partitions == partition}
             found = asdict(check_partition(records, acked=mine))
-            findings |= {f"partition {partition}, {kind}": what for kind, what in found.items() if what}
+            findings |= {f"partition {partition}, {kind}": _told(what) for kind, what in found.items() if what}
     _say(records=number, findings=findings)
+
+
+def _told(what: list[object]) -> str:
+    """How many they are, and the first and the last: all of a topic that is written twice are megabytes."""
+    return f"{len(what)}, from {what[0]} to {what[-1]}"
 
 
 def _await_end_of_input(ended: threading.Event) -> None:
