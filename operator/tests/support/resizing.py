@@ -62,7 +62,7 @@ def template(kube):
 
 
 def fill(kube, pod, percent):
-    """So many percent of 10 GiB lie on the disk of the pod."""
+    """Let the disk of the pod hold so many percent of 10 GiB."""
     kube.volumes.used[pod] = percent * 2**30 // 10
 
 

@@ -200,13 +200,16 @@ fn suspects<'a>(copies: &Arc<Copies>, metadata: &'a Metadata, sight: &Sight) -> 
     suspected.filter(|(segment, _)| is_here(segment)).collect()
 }
 
-/// The last segment of each partition. Those of Walrus's own topics come first: clients of cursors and groups wait for
-/// them, whatever topics they read, and no more than [`AT_ONCE`] are recovered at the same time.
 fn last_segments(metadata: &Metadata) -> impl Iterator<Item = &Segment> {
-    let topics = [true, false]
-        .into_iter()
-        .flat_map(|internal| metadata.topics.values().filter(move |topic| topic.internal == internal));
-    topics.flat_map(|topic| &topic.partitions).filter_map(|partition| partition.segments.last())
+    let partitions = in_turn(metadata).flat_map(|topic| &topic.partitions);
+    partitions.filter_map(|partition| partition.segments.last())
+}
+
+/// All topics, Walrus's own ones first: clients of cursors and groups wait for those, whatever topics they read, and no
+/// more than [`AT_ONCE`] segments are recovered at the same time.
+fn in_turn(metadata: &Metadata) -> impl Iterator<Item = &Arc<Topic>> {
+    let topics = |internal| metadata.topics.values().filter(move |topic| topic.internal == internal);
+    topics(true).chain(topics(false))
 }
 
 /// The segments of [`Sight::unable`].
@@ -269,65 +272,28 @@ fn rank(copies: &Arc<Copies>, segment: &Descriptor) -> u32 {
 #[cfg(test)]
 mod tests {
     use imbl::Vector;
-    use walrus_metadata::{Compaction, Partition, ReadMarks, TopicConfig};
-    use walrus_model::{Epoch, LeaderRef, Offset};
+    use walrus_metadata::{ReadMarks, TopicConfig};
 
     use super::*;
 
     fn topic(number: u128, internal: bool) -> Arc<Topic> {
-        let id = TopicId::from_u128(number);
-        let descriptor = Descriptor {
-            id: SegmentId::from_u128(number),
-            topic: id,
-            partition: 0,
-            number: 0,
-            base_offset: Some(Offset(0)),
-            epoch: Epoch(1),
-            leader: LeaderRef { node: NodeId(1), process: ProcessId::from_u128(1) },
-            replicas: vec![],
-            write_quorum: 1,
-            fsync: None,
-        };
-        let segment = Segment {
-            descriptor,
-            state: SegmentState::Open,
-            successor: None,
-            earlier_successors: vec![],
-            copies: vec![],
-            contents: None,
-            begun: vec![],
-            compacted: None,
-            opened_at_ms: 0,
-            silent_below: Offset(0),
-            quiet_below: Offset(0),
-            version: 1,
-        };
-        let partition = Partition {
-            index: 0,
-            next_epoch: Epoch(2),
-            trimmed_below: 0,
-            start: Offset(0),
-            segments: vec![segment],
-            compaction: Compaction::default(),
-            version: 1,
-        };
         Arc::new(Topic {
-            id,
+            id: TopicId::from_u128(number),
             org: "o".to_owned(),
             name: format!("t{number}"),
             internal,
             config: TopicConfig::default(),
             read: ReadMarks::default(),
-            partitions: Vector::unit(Arc::new(partition)),
+            partitions: Vector::new(),
         })
     }
 
     #[test]
-    fn segments_of_cursors_and_groups_are_looked_at_before_all_others() {
+    fn topics_of_cursors_and_groups_are_looked_at_before_all_others() {
         let topics = [topic(1, false), topic(2, true), topic(3, false)];
         let mut metadata = Metadata::default();
         metadata.topics = topics.into_iter().map(|topic| (topic.id, topic)).collect();
-        let order: Vec<_> = last_segments(&metadata).map(|segment| segment.descriptor.topic).collect();
+        let order: Vec<_> = in_turn(&metadata).map(|topic| topic.id).collect();
         assert_eq!(order, [2, 1, 3].map(TopicId::from_u128));
     }
 }
