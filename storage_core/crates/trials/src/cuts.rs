@@ -15,6 +15,9 @@ use crate::random::{Random, Value};
 const BLOCK_BYTES: u64 = 512 << 10;
 /// Bytes that are written before the cut, at least: pages are made ready from here on.
 const READY_FROM_BYTES: u64 = 64 << 10;
+/// A cut of every second life keeps fewer bytes: pages are first made ready when little more is written, and what was
+/// written is lost only by a cut in front of its end.
+const EARLY_BYTES: u64 = 16 << 10;
 
 /// Cuts a mapped file in front of its writer or behind it, or not at all, at the moment when pages are made ready, and
 /// goes on. Answers how many records were there at the end of a store that was closed in order; none if it noticed.
@@ -25,7 +28,8 @@ pub fn cut(seed: u64) -> u64 {
         Options { fsync: LATER, block_bytes: BLOCK_BYTES, blocks_per_file: 2, ..Options::default() };
     let store = Store::open_on(Arc::new(disk.clone()), options.clone()).expect("a new store");
     let log = store.create_log(new_log(log_id(1), "cut".to_owned())).expect("a new log");
-    disk.cut_at_ready(random.below(3 * BLOCK_BYTES) as usize);
+    let kept_below = if random.below(2) == 0 { EARLY_BYTES } else { 3 * BLOCK_BYTES };
+    disk.cut_at_ready(random.below(kept_below) as usize);
     let mut values = Vec::new();
     let count = READY_FROM_BYTES / 900 + random.below(300);
     let went_on = (0..count).all(|number| {
