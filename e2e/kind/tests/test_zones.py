@@ -48,7 +48,8 @@ def test_brokers_wait_for_the_zones_that_are_required(new_namespace: NewNamespac
     cluster = founded(new_namespace("too-few-zones"))
     cluster.wait_for("a plan that says what lacks", lambda found: blocked_by(found) == "TooFewZones")
     assert "topology.required wants 3 zones" in cluster.resource()["status"]["plan"]["detail"]
-    assert sum("nodeName" in pod["spec"] for pod in cluster.pods()) == 2
+    # The plan may be told before the scheduler has placed the two brokers that have a zone.
+    cluster.wait_for("two placed brokers", lambda _: sum("nodeName" in pod["spec"] for pod in cluster.pods()) == 2)
     MACHINES("uncordon", cordoned)
     cluster.wait_ready()
     assert len({machine_of(pod) for pod in cluster.pods()}) == 3
