@@ -265,6 +265,33 @@ def test_a_cluster_that_no_event_told_of_is_found_by_the_list():
     asyncio.run(story())
 
 
+def test_lists_remember_nothing_of_what_is_gone():
+    """A thousand topics that were deleted would stay in the operator's memory; what comes back is looked at anew."""
+
+    async def story():
+        kube, looked = SimKube(), []
+        kube.put("orders", SMALLEST)
+        lists = Resync(
+            SimClient(SimServer(kube), "one", 1, lambda: None),
+            "shop",
+            look=looked.append,
+            listen=lambda *_: None,
+            health=Health(lambda: 0.0),
+            metrics=Metrics(),
+        )
+        cluster = Ref("WalrusCluster", "shop", "orders")
+        for _ in range(2):
+            await lists.once()
+        assert looked == [Key("shop", "orders")]
+        found = kube.objects.pop(cluster)
+        await lists.once()
+        kube.objects[cluster] = found
+        await lists.once()
+        assert looked == 2 * [Key("shop", "orders")]
+
+    asyncio.run(story())
+
+
 def test_a_pass_that_fails_is_tried_again_and_the_worker_lives_on(caplog):
     class Flaky(SimKube):
         def __init__(self):

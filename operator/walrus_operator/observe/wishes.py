@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 
@@ -23,6 +23,10 @@ class Wishes:
     def forget(self, uid: str) -> None:
         """The cluster is gone."""
         self._known.pop(uid, None)
+
+    def keep(self, uids: Container[str]) -> None:
+        """All others are gone."""
+        self._known = {uid: wishes for uid, wishes in self._known.items() if uid in uids}
 
 
 def _wishes(metadata: Mapping[str, Any]) -> object:

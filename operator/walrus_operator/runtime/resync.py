@@ -115,6 +115,7 @@ class Resync:
             version = found["metadata"]["resourceVersion"]
             if self._is_deaf and self._sets.get(uid_of(found)) != version:
                 self._look(Key(found["metadata"]["namespace"], found["metadata"]["labels"][LABEL_CLUSTER]))
+        self._wishes.keep({uid_of(found) for found in (*clusters, *topics)})
         self._sets = {uid_of(found): found["metadata"]["resourceVersion"] for found in sets}
         return {uid_of(found): found["metadata"]["resourceVersion"] for found in (*clusters, *topics)} | self._sets
 
