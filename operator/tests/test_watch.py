@@ -231,6 +231,13 @@ def looping(kube):
     return Loop(reconciler, queue, health, metrics, operator._tick), queue, metrics
 
 
+def listing(kube, look):
+    """The lists of a namespace, which tell of what is new there."""
+    client = SimClient(SimServer(kube), "one", 1, lambda: None)
+    health = Health(lambda: 0.0)
+    return Resync(client, "shop", look=look, listen=lambda *_: None, health=health, metrics=Metrics())
+
+
 async def until(condition):
     async with asyncio.timeout(DEADLINE_S):
         while not condition():
@@ -246,14 +253,7 @@ def test_a_cluster_that_no_event_told_of_is_found_by_the_list():
         kube = SimKube()
         kube.put("orders", SMALLEST)
         loop, queue, metrics = looping(kube)
-        lists = Resync(
-            SimClient(SimServer(kube), "one", 1, lambda: None),
-            "shop",
-            look=queue.add,
-            listen=lambda *_: None,
-            health=Health(lambda: 0.0),
-            metrics=metrics,
-        )
+        lists = listing(kube, queue.add)
         tasks = [asyncio.ensure_future(task) for task in (loop.work(), lists.run())]
         await until(lambda: passes(metrics, "ok"))
         for task in tasks:
@@ -271,14 +271,7 @@ def test_lists_remember_nothing_of_what_is_gone():
     async def story():
         kube, looked = SimKube(), []
         kube.put("orders", SMALLEST)
-        lists = Resync(
-            SimClient(SimServer(kube), "one", 1, lambda: None),
-            "shop",
-            look=looked.append,
-            listen=lambda *_: None,
-            health=Health(lambda: 0.0),
-            metrics=Metrics(),
-        )
+        lists = listing(kube, looked.append)
         cluster = Ref("WalrusCluster", "shop", "orders")
         for _ in range(2):
             await lists.once()

@@ -62,7 +62,8 @@ def topic(name: str) -> Object:
 def test_twenty_clusters_at_rest_take_little_of_the_operator_and_of_kubernetes(
     operator: Installed, new_namespace: NewNamespace
 ) -> None:
-    operator.kill()  # What is measured is one that has looked after nothing else: Python gives little memory back.
+    # A new operator is measured, which has looked after nothing else: Python gives little memory back to the system.
+    operator.kill()
     kubectl = new_namespace("fleet")
     clusters = [Cluster(kubectl, f"small-{number}") for number in range(CLUSTERS)]
     with timed(f"{CLUSTERS} clusters of one broker, from apply to Ready"):

@@ -25,7 +25,7 @@ class Wishes:
         self._known.pop(uid, None)
 
     def keep(self, uids: Container[str]) -> None:
-        """All others are gone."""
+        """Forgets the resources that are not among these: they are gone."""
         self._known = {uid: wishes for uid, wishes in self._known.items() if uid in uids}
 
 
