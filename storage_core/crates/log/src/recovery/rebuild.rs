@@ -117,8 +117,8 @@ impl Rebuild<'_> {
 
     pub(super) fn note_proof(&mut self, behind: BatchesBehind) -> bool {
         // Recovery walks a block again after each proof, so the mistake that ignores what is proven must find no proof.
-        let proves_nothing = seeded!(CommitsProveNothing) || seeded!(CutInsteadOfFence);
-        let proof = behind.durable_to.filter(|to| *to > self.known() && !proves_nothing);
+        let told = behind.durable_to.filter(|_| !seeded!(CutInsteadOfFence));
+        let proof = told.filter(|to| *to > self.known() && !seeded!(CommitsProveNothing));
         self.proven = proof.unwrap_or(self.proven);
         proof.is_some()
     }
