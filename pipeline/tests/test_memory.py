@@ -1,9 +1,11 @@
 """The memory of the processes that read for Spark."""
 
+import ctypes
 import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from endless import TOPIC, Endless
+from pyspark.sql import SparkSession
 
 # Six pages of 4 MiB are there at a time, as in a task that reads ahead, and then none.
 # The kernel counts what it maps anew.
@@ -73,13 +76,20 @@ def processes_below(parent: int) -> Iterator[Path]:
                 yield from processes_below(int(child))
 
 
-def resident_bytes_of_workers() -> int:
-    """The largest of the processes in which this test's Spark runs Python."""
-    sizes = [0]
-    for process in processes_below(os.getpid()):
+def workers_below(parent: int) -> Iterator[Path]:
+    """The processes in which this test's Spark runs Python."""
+    for process in processes_below(parent):
         with suppress(OSError):
             if b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                sizes.append(int((process / "statm").read_text().split()[1]) * resource.getpagesize())
+                yield process
+
+
+def resident_bytes_of_workers() -> int:
+    """The largest of them."""
+    sizes = [0]
+    for process in workers_below(os.getpid()):
+        with suppress(OSError):
+            sizes.append(int((process / "statm").read_text().split()[1]) * resource.getpagesize())
     return max(sizes)
 
 
@@ -116,6 +126,33 @@ def test_a_worker_that_reads_ten_million_rows_takes_no_more_memory_than_for_one_
             peaks.append(peak[-1])
     assert peaks[0] > 0
     assert peaks[1] - peaks[0] < 64 << 20
+
+
+def test_a_worker_that_reads_has_one_heap_whatever_threads_it_has(spark: SparkSession) -> None:
+    """Arrow's thread took one before the source could forbid it: a worker held up to 400 MiB, and not 290."""
+
+    def heaps(_: object) -> Iterator[int]:
+        import pyarrow  # noqa: F401 - begins a thread that has a heap of its own if it can get one
+
+        thread = threading.Thread(target=lambda: None)
+        thread.start()
+        thread.join()
+        libc = ctypes.CDLL(None)
+        libc.fopen.restype, libc.fopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]
+        libc.malloc_info.argtypes, libc.fclose.argtypes = [ctypes.c_int, ctypes.c_void_p], [ctypes.c_void_p]
+        with tempfile.NamedTemporaryFile() as told:
+            file = libc.fopen(told.name.encode(), b"w")
+            libc.malloc_info(0, file)
+            libc.fclose(file)
+            yield told.read().count(b"<heap nr=")
+
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(heaps).collect() == [1]
+    with Endless(1) as node:  # its worker has no variables of the configuration, only those of the process above it
+        frame = spark.read.format("walrus").option("bootstrap.servers", node.address).option("subscribe", TOPIC).load()
+        assert frame.count() == 1
+    environments = [(process / "environ").read_bytes().split(b"\0") for process in workers_below(os.getpid())]
+    assert environments
+    assert all(b"MALLOC_ARENA_MAX=1" in environment for environment in environments)
 
 
 def printed(script: str) -> int:

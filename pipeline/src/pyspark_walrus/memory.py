@@ -18,11 +18,12 @@ _KEPT_MAX: Final = 64 << 20
 
 @cache
 def keep_freed_memory() -> None:
-    """Has glibc keep the memory of one page for the next, at most 64 MiB in all.
+    """Has glibc keep the memory of one page for the next: 64 MiB at the end of its heap, and the holes in it.
 
     What is given back to the kernel comes again page by page, and each of them is cleared and mapped at its first use.
     glibc has an arena for each thread that meets another one, up to eight for each processor, and each arena keeps as
-    much for itself. So there shall be one only. Other C libraries do as they like.
+    much for itself. So there shall be one only. An arena that is there already stays, which `session.create_session`
+    forbids from the start of a worker. Other C libraries do as they like.
     """
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
