@@ -1,4 +1,4 @@
-"""`walrus cluster`: how a cluster is, who is in it, and its settings, by the admin service of any node."""
+"""`walrus cluster`: how a cluster is, and who is in it, by the admin service of any node."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,18 +8,15 @@ import typer
 
 from walrus_client.admin import (
     AdminClient,
-    Config,
     CopyView,
-    LostTopic,
-    LostTopics,
     MetadataStatus,
     NodeView,
-    OrganisationLimits,
     Replication,
     SegmentView,
     Status,
     Storage,
 )
+from walrus_client.cli import config_commands, organisation_commands, recovery_commands
 from walrus_client.cli.exit_codes import Failed
 from walrus_client.cli.output import (
     Output,
@@ -27,91 +24,21 @@ from walrus_client.cli.output import (
     as_dict,
     print_json,
     print_line,
-    print_note,
     print_table,
     size_text,
 )
-from walrus_client.cli.settings import parse_settings
 from walrus_client.cli.target import AdminOption, SecretFileOption, admin_client, output_of, use_secret
 from walrus_client.errors import WalrusError
 
 app = typer.Typer(help="See how a cluster is, and change its settings.", no_args_is_help=True)
-config_app = typer.Typer(help="See and change settings that all nodes follow.", no_args_is_help=True)
-app.add_typer(config_app, name="config")
-orgs_app = typer.Typer(help="See and change organisations: namespaces of topics.", no_args_is_help=True)
-app.add_typer(orgs_app, name="orgs")
+app.add_typer(config_commands.app, name="config")
+app.add_typer(organisation_commands.app, name="orgs")
 
 
 @app.callback()
 def cluster(context: typer.Context, secret_file: SecretFileOption = None) -> None:
     """See how a cluster is, and change its settings."""
     use_secret(context, secret_file)
-
-
-@orgs_app.command("list")
-def list_organisations(context: typer.Context, admin: AdminOption = None, output: OutputOption = None) -> None:
-    """List the organisations with what they have and may have.
-
-    Example: walrus cluster orgs list
-    """
-    with admin_client(context, admin) as client:
-        found = client.organisations()
-    if output_of(context, output) is Output.JSON:
-        print_json([as_dict(organisation) for organisation in found])
-        return
-    print_table(
-        ("organisation", "topics", "limit", "partitions", "limit", "creations per second"),
-        [
-            (
-                organisation.name,
-                organisation.topics,
-                organisation.limits.topics_max,
-                organisation.partitions,
-                organisation.limits.partitions_max,
-                organisation.limits.creations_per_second_max,
-            )
-            for organisation in found
-        ],
-    )
-
-
-OrganisationArgument = Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)]
-
-
-@orgs_app.command("set")
-def set_organisation(
-    context: typer.Context,
-    name: OrganisationArgument,
-    topics_max: Annotated[int | None, typer.Option(min=0, help="How many topics.", show_default=False)] = None,
-    partitions_max: Annotated[
-        int | None, typer.Option(min=0, help="How many partitions, of all its topics.", show_default=False)
-    ] = None,
-    creations_per_second_max: Annotated[
-        int | None, typer.Option(min=0, help="How many topics may be created in a second.", show_default=False)
-    ] = None,
-    admin: AdminOption = None,
-) -> None:
-    """Make an organisation, or give one other limits; a limit that is not given is lifted.
-
-    Its clients connect to listeners of its own: `walrus-node --grpc-listener NAME=0.0.0.0:9190,org=NAME`.
-
-    Example: walrus cluster orgs set acme --topics-max 100
-    """
-    limits = OrganisationLimits(topics_max, partitions_max, creations_per_second_max)
-    with admin_client(context, admin) as client:
-        client.set_organisation(name, limits)
-    print_line(f"organisation {name} is set")
-
-
-@orgs_app.command("remove")
-def remove_organisation(context: typer.Context, name: OrganisationArgument, admin: AdminOption = None) -> None:
-    """Take an organisation out that has no topics.
-
-    Example: walrus cluster orgs remove acme
-    """
-    with admin_client(context, admin) as client:
-        client.remove_organisation(name)
-    print_line(f"there is no organisation {name} any more")
 
 
 _NODE_TIMEOUT_S = 2.0  # for one of many nodes, of which some may be out of reach from here
@@ -356,89 +283,6 @@ def replace(
         print_line(f"{copies.under_replicated} segments get new copies: see `walrus cluster status`")
 
 
-@app.command("recover-topics")
-def recover_topics(
-    context: typer.Context,
-    topic: Annotated[
-        str | None,
-        typer.Argument(help="Name or uuid of a lost topic; without it they are listed.", show_default=False),
-    ] = None,
-    name: Annotated[
-        str, typer.Option("--as", help="Its name from now on. [default: the one that it had]", show_default=False)
-    ] = "",
-    admin: AdminOption = None,
-    output: OutputOption = None,
-) -> None:
-    """List topics that the metadata have forgotten, or take one back with all that is left of its records.
-
-    Metadata that were rolled back, or restored, behind a topic's creation do not name it; its records stay on the
-    disks. All members must be up to take it back.
-
-    Examples:
-        walrus cluster recover-topics
-
-        walrus cluster recover-topics orders --as orders-of-before
-    """
-    with admin_client(context, admin) as client:
-        lost = client.lost_topics()
-        if topic is not None:
-            taken = client.recover_topic(_lost_topic(lost, topic).topic, name=name)
-            if output_of(context, output) is Output.JSON:
-                print_json({"recovered": taken})
-            else:
-                print_line(f"{taken} is back: `walrus read {taken}`")
-            return
-    if output_of(context, output) is Output.JSON:
-        print_json(as_dict(lost))
-        return
-    print_table(("topic", "uuid", "partition", "offsets", "size", "problem"), _lost_rows(lost))
-    for silent in lost.silent:
-        print_note(f"not looked at: {silent}")
-
-
-@app.command("recover-metadata")
-def recover_metadata(
-    context: typer.Context,
-    gone: Annotated[
-        list[str] | None,
-        typer.Option("--gone", metavar="DISK", help="A disk that will never come back; repeat it.", show_default=False),
-    ] = None,
-    follow: Annotated[
-        str,
-        typer.Option(metavar="CLUSTER", help="Enter the cluster that went on without this node.", show_default=False),
-    ] = "",
-    seed: Annotated[
-        str, typer.Option(metavar="HOST:RAFT_PORT", help="Where that cluster is, with --follow.", show_default=False)
-    ] = "",
-    admin: AdminOption = None,
-    output: OutputOption = None,
-) -> None:
-    """Go on without a majority of the metadata's voters, from what one node has: the last resort.
-
-    What goes on is another cluster, with the topics and records of the nodes that are left. Destroy the disks that you
-    name as gone, so that they cannot work together somewhere else. Give --admin: the node that is asked recovers.
-
-    Examples:
-        walrus cluster recover-metadata --admin 10.0.0.3:9091 --gone 6f1c... --gone 0b7e...
-
-        walrus cluster recover-metadata --admin 10.0.0.4:9091 --follow 51d0... --seed 10.0.0.3:6000
-    """
-    if bool(gone) == bool(follow) or bool(follow) != bool(seed):
-        raise Failed("give --gone for each disk that will never come back, or --follow and --seed")
-    with admin_client(context, admin) as client:
-        if follow:
-            client.follow(follow, seed)
-            cluster_id, left_behind = follow, list[str]()
-        else:
-            cluster_id, left_behind = client.recover_metadata(gone or [])
-    if output_of(context, output) is Output.JSON:
-        print_json({"cluster_id": cluster_id, "left_behind": left_behind})
-        return
-    print_line(f"the nodes start again as cluster {cluster_id}")
-    for disk in left_behind:
-        print_note(f"not reached: the node of disk {disk}; ask it with --follow {cluster_id}")
-
-
 @app.command()
 def replication(
     context: typer.Context,
@@ -459,70 +303,9 @@ def replication(
         print_line(f"segments that are opened from now on get {factor} copies, of which {write_quorum} acknowledge")
 
 
-@config_app.command("get")
-def get_config(context: typer.Context, admin: AdminOption = None, output: OutputOption = None) -> None:
-    """Show the settings; what is not among them is each node's own option.
-
-    Example: walrus cluster config get
-    """
-    with admin_client(context, admin) as client:
-        _print_config(client.config(), output_of(context, output))
-
-
-@config_app.command("set")
-def set_config(
-    context: typer.Context,
-    settings: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY=VALUE...", help="KEY= goes back to each node's own option.", show_default=False),
-    ],
-    expect_version: Annotated[
-        int | None,
-        typer.Option("--expect-version", min=0, help="Only if the settings have this version.", show_default=False),
-    ] = None,
-    admin: AdminOption = None,
-    output: OutputOption = None,
-) -> None:
-    """Change settings, all or none; every node follows them at once and after a restart.
-
-    Examples:
-        walrus cluster config set segments.max_entries=1000 segments.max_age_ms=3600000
-
-        walrus cluster config set segments.max_entries=
-    """
-    texts, unset = parse_settings(settings)
-    entries = {key: _whole_number(key, value) for key, value in texts.items()}
-    with admin_client(context, admin) as client:
-        version = client.set_config(entries, unset=unset, expect_version=expect_version)
-    if output_of(context, output) is Output.JSON:
-        print_json({"version": version})
-    else:
-        print_line(f"settings have version {version}")
-
-
-def _lost_topic(lost: LostTopics, topic: str) -> LostTopic:
-    named = [one for one in lost.topics if topic in (one.name, one.topic)]
-    if not named:
-        unseen = f"; not looked at: {'; '.join(lost.silent)}" if lost.silent else ""
-        raise Failed(f"no lost topic is called {topic!r}: `walrus cluster recover-topics` lists them{unseen}")
-    if len(named) > 1:
-        raise Failed(f"several lost topics are called {topic!r}; give a uuid: {', '.join(one.topic for one in named)}")
-    return named[0]
-
-
-def _lost_rows(lost: LostTopics) -> list[tuple[object, ...]]:
-    return [
-        (
-            topic.name or "(unknown)",
-            topic.topic,
-            partition.partition,
-            f"[{partition.begins}, {partition.ends})",
-            size_text(partition.bytes),
-            partition.problem or "",
-        )
-        for topic in lost.topics
-        for partition in topic.partitions
-    ]
+# The help lists commands as they come here: what is needed least stands last.
+app.command("recover-topics")(recovery_commands.recover_topics)
+app.command("recover-metadata")(recovery_commands.recover_metadata)
 
 
 def _disk(client: AdminClient, node: str) -> str:
@@ -531,19 +314,6 @@ def _disk(client: AdminClient, node: str) -> str:
     if len(found) > 1:
         raise Failed(f"{len(found)} nodes are called {node!r}: name the id or the disk, see `walrus cluster nodes`")
     return found[0] if found else node
-
-
-def _whole_number(key: str, value: str) -> int:
-    if not value.isdecimal():
-        raise typer.BadParameter(f"{f'{key}={value}'!r} is not KEY=VALUE with a whole number", param_hint="KEY=VALUE")
-    return int(value)
-
-
-def _print_config(config: Config, output: Output) -> None:
-    if output is Output.JSON:
-        print_json(as_dict(config))
-    else:
-        print_table(("key", f"value (version {config.version})"), config.entries.items())
 
 
 def _status_rows(seen: Status) -> list[tuple[str, object]]:
