@@ -425,6 +425,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # So does a pod, with another address behind its name; gRPC asks for it at most twice a minute unless it is told.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # Connections are shared in a process otherwise, and so is the wait before a node is looked at again.
     ("grpc.use_local_subchannel_pool", 1),
     # Brokers are never behind a forward proxy, but the environment of a notebook or a CI job often names one.
