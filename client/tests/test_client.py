@@ -118,6 +118,13 @@ def test_a_request_that_is_not_tried_again_has_the_whole_request_timeout_for_its
     assert given_s[0] > 30
 
 
+def test_an_append_that_is_not_tried_for_longer_waits_for_its_answer(peer):
+    """It was refused in words about an option of producers, which nobody had given."""
+    with Client(peer.address, retry_timeout_ms=0) as client:
+        client.create_topic("t")
+        assert client.append("t", [b"0"]).base_offset == 0
+
+
 def test_a_read_that_waits_follows_the_log(peer):
     with Client(peer.address) as client:
         client.create_topic("t")

@@ -227,8 +227,9 @@ class Client:
     def append(self, topic: str, records: Iterable[OutRecord | bytes], *, partition: int = 0) -> Appended:
         """Appends records as one batch, all or none; they are durable on return, at the offsets of the answer.
 
-        Tries again for `retry_timeout_ms`, and stores them once however often it had to. Raises RejectedError or
-        RetryableError (not stored), or OutcomeUnknown. For many records use `producer`.
+        Tries again for `retry_timeout_ms`, or if that is 0 for `request_timeout_ms`, and stores them once however often
+        it had to. Raises RejectedError or RetryableError (not stored), or OutcomeUnknown. For many records use
+        `producer`.
         """
         rows = as_records(records)
         self._transport.origin.check()
@@ -236,8 +237,8 @@ class Client:
             if self._closed:
                 raise errors.Closed("this client is closed")
             if self._sender is None:
-                milliseconds = int(self._retry_timeout_s * 1000)
-                self._sender = Sender(self._transport, ProducerOptions(linger_ms=0, delivery_timeout_ms=milliseconds))
+                patience_ms = int((self._retry_timeout_s or self._request_timeout_s) * 1000)
+                self._sender = Sender(self._transport, ProducerOptions(linger_ms=0, delivery_timeout_ms=patience_ms))
             sender = self._sender
         return sender.add_batch(Target(topic, partition), rows).delivery.result()
 
