@@ -115,7 +115,8 @@ def run(
                 suite, settings, wanted=frozenset(only or ()), rounds=rounds, gated=gate, console=console
             )
         except InvalidRunError as error:
-            console.print("[bold red]invalid run:[/]", Text(str(error)), soft_wrap=True)
+            told = "\n".join((str(error), *getattr(error, "__notes__", ())))
+            console.print("[bold red]invalid run:[/]", Text(told), soft_wrap=True)
             raise typer.Exit(1) from error
 
     result = report.Report(

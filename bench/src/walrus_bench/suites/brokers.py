@@ -11,6 +11,7 @@ from walrus_bench.sampling import InvalidRunError
 
 LOOPBACK = "127.0.0.1"
 NODES = 3
+LINES_TOLD = 20
 REPLICATED = NodeOptions(replication_factor=NODES, write_quorum=2)
 
 
@@ -22,11 +23,23 @@ def running(directory: Path, *, nodes: int, options: NodeOptions) -> Iterator[De
             cluster = start_cluster(directory, nodes=nodes, options=options)
         except DevError as error:
             raise InvalidRunError(f"{nodes} brokers did not start: {error}") from error
-        yield cluster
+        try:
+            yield cluster
+        except InvalidRunError as error:  # the logs go with the data
+            for node in cluster.nodes:
+                error.add_note(complaints(node.name, node.log_file))
+            raise
     finally:
         with suppress(DevError):  # there is none if we were ended before it was made
             open_cluster(directory).stop()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def complaints(name: str, log_file: Path) -> str:
+    """The last warnings and errors that a broker logged."""
+    lines = log_file.read_text(errors="replace").splitlines() if log_file.exists() else []
+    told = [line for line in lines if any(f" {level} " in line for level in ("WARN", "WARNING", "ERROR"))]
+    return f"{name} in {log_file} complained:\n" + ("\n".join(told[-LINES_TOLD:]) or "of nothing")
 
 
 def pids(cluster: DevCluster) -> list[int]:
