@@ -37,7 +37,7 @@ def _catch_up(cluster: DevCluster, load: Load, away_s: float, records: int) -> S
     cluster.kill(victim.name)
     left = time.monotonic()
     _until_it_is_missed(cluster, victim)
-    load.run("fill", "--records", records)
+    load.on_topics("fill", "missed", "--records", records)
     threading.Event().wait(max(0.0, left + away_s - time.monotonic()))
     away_s = time.monotonic() - left
     start = threading.Thread(target=cluster.start, args=([victim.name],), daemon=True)

@@ -12,6 +12,7 @@ from walrus_bench.sampling import InvalidRunError
 LOOPBACK = "127.0.0.1"
 NODES = 3
 LINES_TOLD = 20
+SETTLE_S = 1.0  # a disk that has just given gigabytes back answers some writes late
 REPLICATED = NodeOptions(replication_factor=NODES, write_quorum=2)
 
 

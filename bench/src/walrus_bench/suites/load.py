@@ -1,11 +1,13 @@
 """The native load generator, aimed at a broker."""
 
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from walrus_client import Client
 from walrus_client.dev import DevCluster
 
 from walrus_bench import programs
@@ -15,7 +17,7 @@ from walrus_bench.suites import brokers
 
 @dataclass(frozen=True)
 class Load:
-    """Puts load on a cluster, on a new topic each time."""
+    """Puts load on a cluster."""
 
     cluster: DevCluster
     seconds: float  # how long each sample lasts
@@ -23,10 +25,18 @@ class Load:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def run(self, case: str, *options: str | int) -> Sample:
-        """One sample of a case. Raises InvalidRunError when what is read back is not what was acknowledged."""
-        return self.on_topics(case, f"{case}-{next(self.numbers)}", *options)
+        """One sample of a case on a topic of its own, which is deleted then: the rounds of a suite would fill the disk.
+
+        Raises InvalidRunError when what is read back is not what was acknowledged.
+        """
+        time.sleep(brokers.SETTLE_S)
+        topic = f"{case}-{next(self.numbers)}"
+        sample = self.on_topics(case, topic, *options)
+        with Client(self.cluster.bootstrap) as client:
+            client.delete_topic(topic)
+        return sample
 
     def on_topics(self, case: str, topic: str, *options: str | int) -> Sample:
-        """The same on the topic of that name, or on the topics whose names begin so."""
+        """The same on the topic of that name, or on the topics whose names begin so; they stay."""
         at = brokers.listeners(self.cluster.nodes[0])
         return programs.run(self.program, case, *at, "--topic", topic, *options, seconds=self.seconds)

@@ -12,8 +12,8 @@ from walrus_compat.apache import Kafka
 
 from walrus_bench import programs
 from walrus_bench.sampling import Sample
+from walrus_bench.suites import brokers
 
-SETTLE_S = 1.0  # a disk that has just given gigabytes back answers some writes late
 NOT_SYNCED: Mapping[str, str] = {"walrus": "walrus.fsync=never"}
 # Kafka leaves the writing to the operating system, unless a topic says otherwise.
 SYNCED: Mapping[str, str] = {"apache": "flush.messages=1"}
@@ -59,7 +59,7 @@ class RawKafka:
 
     def on_topic(self, case: str, topic: str, *options: str | int) -> Sample:
         """The same on the topic of that name."""
-        time.sleep(SETTLE_S)
+        time.sleep(brokers.SETTLE_S)
         at = ("--bootstrap", self.bootstrap, "--pids", ",".join(f"{node}:{pid}" for node, pid in self.pids()))
         return programs.run(self.program, case, *at, "--topic", topic, *options, seconds=self.seconds)
 
