@@ -1,7 +1,6 @@
 """The native load generator, aimed at a broker."""
 
 import itertools
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,11 +28,11 @@ class Load:
 
         Raises InvalidRunError when what is read back is not what was acknowledged.
         """
-        time.sleep(brokers.SETTLE_S)
         topic = f"{case}-{next(self.numbers)}"
         sample = self.on_topics(case, topic, *options)
         with Client(self.cluster.bootstrap) as client:
             client.delete_topic(topic)
+        brokers.settle()
         return sample
 
     def on_topics(self, case: str, topic: str, *options: str | int) -> Sample:

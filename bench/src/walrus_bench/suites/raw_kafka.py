@@ -59,7 +59,7 @@ class RawKafka:
 
     def on_topic(self, case: str, topic: str, *options: str | int) -> Sample:
         """The same on the topic of that name."""
-        time.sleep(brokers.SETTLE_S)
+        brokers.settle()
         at = ("--bootstrap", self.bootstrap, "--pids", ",".join(f"{node}:{pid}" for node, pid in self.pids()))
         return programs.run(self.program, case, *at, "--topic", topic, *options, seconds=self.seconds)
 
