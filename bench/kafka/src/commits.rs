@@ -10,7 +10,7 @@ use walrus_bench_sample::{Latencies, Sample, closed_loop};
 
 use crate::Arguments;
 use crate::connection::Connection;
-use crate::coordinator::{commit, connect, find, group_id};
+use crate::coordinator::{begin, commit, find, group_id};
 use crate::topic;
 
 /// Connections that share the groups which are loaded.
@@ -40,12 +40,8 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<Sample> {
 
 fn caller(arguments: &Arguments, number: usize) -> Result<Latencies> {
     let group = format!("{}-{number}", arguments.topic);
-    let (_, mut connection) = connect(arguments, &group)?;
-    let until = Instant::now() + PATIENCE;
-    while let Err(error) = commit(&mut connection, &group, &arguments.topic, 1, 0) {
-        ensure!(Instant::now() < until, "the coordinator does not take commits: {error:#}");
-        thread::sleep(TRY_AGAIN);
-    }
+    let first = |connection: &mut Connection| commit(connection, &group, &arguments.topic, 1, 0);
+    let (_, mut connection, ()) = begin(arguments, &group, first)?;
     let mut last = 0;
     let latencies = closed_loop(arguments.duration(), |offset| {
         last = i64::try_from(offset)?;
@@ -77,8 +73,11 @@ fn group_of(arguments: &Arguments, number: usize) -> String {
 pub(crate) fn load(arguments: &Arguments) -> Result<Sample> {
     topic::create(arguments, arguments.partitions)?;
     let began = Instant::now();
-    for_each_group(arguments, |connection, group| {
-        commit(connection, group, &arguments.topic, arguments.partitions, LOADED)
+    for_each_group(arguments, |group| {
+        let commit = |connection: &mut Connection| {
+            commit(connection, group, &arguments.topic, arguments.partitions, LOADED)
+        };
+        begin(arguments, group, commit).map(|_| ())
     })?;
     let offsets = arguments.groups * arguments.partitions;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -95,34 +94,22 @@ pub(crate) fn answers(arguments: &Arguments) -> Result<Sample> {
         thread::sleep(TRY_AGAIN);
     }
     let found_s = began.elapsed().as_secs_f64();
-    for_each_group(arguments, |connection, group| {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match committed(connection, group, &arguments.topic) {
-                Ok(offset) => {
-                    ensure!(offset == LOADED, "{group} has committed {offset}, and not {LOADED}");
-                    return Ok(());
-                }
-                Err(error) if Instant::now() > until => return Err(error),
-                Err(_) => thread::sleep(TRY_AGAIN),
-            }
-        }
+    for_each_group(arguments, |group| {
+        let (_, _, offset) =
+            begin(arguments, group, |connection| committed(connection, group, &arguments.topic))?;
+        ensure!(offset == LOADED, "{group} has committed {offset}, and not {LOADED}");
+        Ok(())
     })?;
     Ok(Sample::new(began.elapsed().as_secs_f64(), "s")
         .with("coordinator_found_s", found_s)
         .with("groups", arguments.groups))
 }
 
-/// Does something for each group, a few of them at a time, each by its coordinator.
-fn for_each_group(
-    arguments: &Arguments,
-    act: impl Fn(&mut Connection, &str) -> Result<()> + Sync,
-) -> Result<()> {
+/// Does something for each group, a few of them at a time.
+fn for_each_group(arguments: &Arguments, act: impl Fn(&str) -> Result<()> + Sync) -> Result<()> {
     let share = |first: usize| -> Result<()> {
         for number in (first..arguments.groups).step_by(LOADERS) {
-            let group = group_of(arguments, number);
-            let (_, mut connection) = connect(arguments, &group)?;
-            act(&mut connection, &group)?;
+            act(&group_of(arguments, number))?;
         }
         Ok(())
     };

@@ -16,7 +16,7 @@ use crate::topic;
 /// Kafka makes the topic of groups when the first one is asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two tries.
-const TRY_AGAIN: Duration = Duration::from_millis(10);
+pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(10);
 const FIND_VERSION: i16 = 2;
 const COMMIT_VERSION: i16 = 7;
 
@@ -26,10 +26,24 @@ pub(crate) fn group_id(group: &str) -> GroupId {
 
 /// Connects to the coordinator of a group, by whichever broker answers; returns its node, too.
 pub(crate) fn connect(arguments: &Arguments, group: &str) -> Result<(i32, Connection)> {
+    begin(arguments, group, |_| Ok(())).map(|(node, connection, ())| (node, connection))
+}
+
+/// The same, with a first request and what it is answered. A broker coordinates once it has read what there was before, and may hand over
+/// to another one: who is told so looks for the coordinator again, as every client does.
+pub(crate) fn begin<Answer>(
+    arguments: &Arguments,
+    group: &str,
+    request: impl Fn(&mut Connection) -> Result<Answer>,
+) -> Result<(i32, Connection, Answer)> {
     let until = Instant::now() + PATIENCE;
     loop {
-        match find(arguments, group) {
-            Ok(found) => return Ok(found),
+        let begun = find(arguments, group).and_then(|(node, mut connection)| {
+            let answer = request(&mut connection)?;
+            Ok((node, connection, answer))
+        });
+        match begun {
+            Ok(begun) => return Ok(begun),
             Err(error) if Instant::now() > until => return Err(error),
             Err(_) => std::thread::sleep(TRY_AGAIN),
         }

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use walrus_bench_sample::Sample;
 
 use crate::Arguments;
-use crate::coordinator::{commit, connect, find};
+use crate::connection::Connection;
+use crate::coordinator::{begin, commit, find};
 use crate::topic;
 
 /// For the next commit.
@@ -18,7 +19,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) fn measure(arguments: &Arguments) -> Result<Sample> {
     topic::create(arguments, 1)?;
     let group = arguments.topic.clone();
-    let (node, mut connection) = connect(arguments, &group)?;
+    let first = |connection: &mut Connection| commit(connection, &group, &arguments.topic, 1, 0);
+    let (node, mut connection, ()) = begin(arguments, &group, first)?;
     let began = Instant::now();
     let mut offset = 0;
     while began.elapsed() < arguments.duration() {

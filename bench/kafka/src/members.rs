@@ -16,7 +16,7 @@ use walrus_bench_sample::Sample;
 
 use crate::Arguments;
 use crate::connection::Connection;
-use crate::coordinator::{connect, group_id};
+use crate::coordinator::{TRY_AGAIN, connect, group_id};
 use crate::topic::check;
 
 const HEARTBEAT_EVERY: Duration = Duration::from_millis(500);
@@ -144,6 +144,7 @@ impl Board {
 }
 
 struct Member<'a> {
+    arguments: &'a Arguments,
     connection: Connection,
     group: &'a str,
     id: StrBytes,
@@ -153,7 +154,7 @@ struct Member<'a> {
 /// The life of a member: it joins, keeps its heartbeat, joins again when it is told to, and leaves.
 fn live(arguments: &Arguments, group: &str, board: &Board, number: usize) -> Result<()> {
     let (_, connection) = connect(arguments, group)?;
-    let mut member = Member { connection, group, id: StrBytes::default(), generation: -1 };
+    let mut member = Member { arguments, connection, group, id: StrBytes::default(), generation: -1 };
     loop {
         if !member.join()? {
             continue;
@@ -192,6 +193,12 @@ impl Member<'_> {
         let joined = self.connection.ask(JOIN_VERSION, &request)?;
         if joined.error_code == ResponseError::MemberIdRequired.code() {
             self.id = joined.member_id;
+            return Ok(false);
+        }
+        if joined.error_code == ResponseError::NotCoordinator.code() {
+            // A node coordinates once it has read what there was before; who asks it sooner asks again, as every client does.
+            thread::sleep(TRY_AGAIN);
+            self.connection = connect(self.arguments, self.group)?.1;
             return Ok(false);
         }
         check(joined.error_code, "a member could not join")?;

@@ -173,11 +173,12 @@ def _measure(
                 for series in take_rounds(subjects, phase=phase.__name__, rounds=rounds, gate=gate):
                     all_series[series.phase, series.subject.name] = series
                     latest = series.taken[-1].sample
-                    progress.update(
-                        task,
-                        advance=1,
-                        description=f"{series.subject.name}: {tables.figure(latest.value)} {latest.unit}",
-                    )
+                    told = f"{series.subject.name}: {tables.figure(latest.value)} {latest.unit}"
+                    progress.update(task, advance=1, description=told)
+                    if not console.is_terminal:  # which shows no bar
+                        console.print(
+                            f"{phase.__name__}, round {len(series.taken)} of {rounds}: {told}", highlight=False
+                        )
     if unknown := wanted - measured:
         raise InvalidRunError(f"suite {suite.value} has no case {', '.join(sorted(unknown))}")
     return list(all_series.values()), notes
