@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use walrus_groups::{Answer, Lot, Refusal, Replayed};
+use walrus_groups::{Answer, GroupName, Key, Lot, Refusal, Replayed};
 use walrus_model::{NodeId, Offset, ProcessId, SegmentId, TopicId};
 use walrus_owners::{Entry, ServedSegment, Step, Tenure, Term, Trim, Worth};
 
@@ -36,6 +36,8 @@ pub(super) struct Owner {
     pub(super) inbox: Vec<(Asker, Ask)>,
     /// Offsets that are told once it is confirmed that nobody else coordinates.
     confirming: Vec<(Asker, Term, BTreeMap<u32, i64>)>,
+    /// Groups that were forgotten in memory, and when; members know nothing of that before it is recorded.
+    forgotten: BTreeMap<GroupName, u64>,
 }
 
 /// The way to serve under a segment.
@@ -85,6 +87,7 @@ impl Owner {
             recording: None,
             inbox: Vec::new(),
             confirming: Vec::new(),
+            forgotten: BTreeMap::new(),
         }
     }
 
@@ -144,7 +147,7 @@ impl Owner {
             self.tell(term, answers);
         }
         self.take_over(around, shared, &known, answers)?;
-        self.serve(around, shared, &known, answers)?;
+        self.serve(around, &known, answers)?;
         self.record(around, shared, &known)?;
         let term = self.tenure.term();
         self.tell(term, answers);
@@ -210,13 +213,7 @@ impl Owner {
         Ok(())
     }
 
-    fn serve(
-        &mut self,
-        around: &Surroundings<'_>,
-        shared: &mut Shared,
-        known: &Committed,
-        answers: &mut Answers,
-    ) -> Checked {
+    fn serve(&mut self, around: &Surroundings<'_>, known: &Committed, answers: &mut Answers) -> Checked {
         let under = open_segment(known).and_then(|open| self.tenure.serving_under(open.id));
         let now_ms = around.now_ms();
         self.confirm(around, known, answers)?;
@@ -227,26 +224,33 @@ impl Owner {
             }
         }
         let Some(term) = self.tenure.term() else { return Ok(()) };
-        let serving = self.tenure.appends_to(term).map(|serving| serving.segment);
         let Some(book) = self.tenure.ledger(term) else { return Ok(()) };
         book.coordinator.tick(now_ms);
         let reached_ms = i64::try_from(known.state.reached_ms()).unwrap_or(0);
         let forgotten = book.coordinator.expire(now_ms, reached_ms, FORGETTING);
-        // One that was replaced, and does not know, records nothing of what it forgets.
-        if serving.is_some_and(|segment| self.was_replaced(segment, around)) {
-            return Ok(());
-        }
-        shared.promises.check_forgotten(&forgotten, now_ms, self.began_ms)
+        self.forgotten.extend(forgotten.into_iter().map(|name| (name, now_ms)));
+        Ok(())
     }
 
-    /// Whether nothing of this node can come behind what is known of a segment that it serves: its end is decided, and others have led
-    /// since.
-    fn was_replaced(&self, segment: SegmentId, around: &Surroundings<'_>) -> bool {
-        let number = around.world.descriptor(segment).number;
-        let listed = around.world.partition().into_iter().flat_map(|partition| &partition.segments);
-        let mut since = listed.map(|listed| &listed.descriptor).filter(|listed| listed.number > number);
-        around.world.promised.decided.contains_key(&segment)
-            && since.any(|listed| listed.leader.process != self.process)
+    /// Checks what a batch forgets that has just got its place. A coordinator that was replaced forgets in its own memory alone: a
+    /// segment whose end is decided takes nothing more.
+    fn check_forgotten(
+        &mut self,
+        append: &Append,
+        around: &Surroundings<'_>,
+        shared: &mut Shared,
+    ) -> Checked {
+        if around.world.promised.decided.contains_key(&append.segment) {
+            return Ok(());
+        }
+        for entry in append.entries.iter().filter(|entry| entry.value.is_none()) {
+            if let Ok(Key::Group(name) | Key::Offset(name, _)) = Key::decode(&entry.key)
+                && let Some(at_ms) = self.forgotten.remove(&name)
+            {
+                shared.promises.check_forgotten(&name, at_ms, self.began_ms)?;
+            }
+        }
+        Ok(())
     }
 
     fn set_clocks(&self, around: &Surroundings<'_>) {
@@ -317,7 +321,12 @@ impl Owner {
             }
         }
         let Some(mut recording) = self.recording.take() else { return Ok(()) };
-        match recording.append.step(around, shared, known)? {
+        let was_placed = recording.append.placed.is_some();
+        let outcome = recording.append.step(around, shared, known)?;
+        if !was_placed && recording.append.placed.is_some() {
+            self.check_forgotten(&recording.append, around, shared)?;
+        }
+        match outcome {
             Outcome::Stored(base) => self.tenure.recorded(recording.term, recording.lot, base.0),
             Outcome::Unknown => drop(self.tenure.resign(Some(recording.term))),
             Outcome::Waits => self.recording = Some(recording),

@@ -134,18 +134,16 @@ impl Promises {
         }
     }
 
-    /// Groups are forgotten by a coordinator that took over some time ago; it is checked that they may be.
-    pub(super) fn check_forgotten(&mut self, names: &[GroupName], now_ms: u64, began_ms: u64) -> Checked {
+    /// A group is forgotten by a coordinator that took over some time ago; it is checked that it may be.
+    pub(super) fn check_forgotten(&mut self, name: &GroupName, now_ms: u64, began_ms: u64) -> Checked {
         if self.are_void {
             return Ok(());
         }
-        for name in names {
-            let used_ms = if *name == quiet() { self.forget_quiet() } else { self.forget_busy() };
-            if now_ms < used_ms + FORGETTING.after_ms || now_ms < began_ms + FORGETTING.hold_ms {
-                return violation(format!(
-                    "G6: {name:?} is forgotten at {now_ms}, was used at {used_ms}, taken over at {began_ms}"
-                ));
-            }
+        let used_ms = if *name == quiet() { self.forget_quiet() } else { self.forget_busy() };
+        if now_ms < used_ms + FORGETTING.after_ms || now_ms < began_ms + FORGETTING.hold_ms {
+            return violation(format!(
+                "G6: {name:?} is forgotten at {now_ms}, was used at {used_ms}, taken over at {began_ms}"
+            ));
         }
         Ok(())
     }
