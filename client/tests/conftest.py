@@ -162,6 +162,7 @@ class LogPeer(log_pb2_grpc.LogServicer):
         self.on_list_topics: Callable[[grpc.ServicerContext], None] = lambda _context: None
         self.on_list_offsets: Callable[[log_pb2.OffsetQuestion], log_pb2.OffsetAnswer | None] = lambda _question: None
         self.cluster_id = "a-cluster"
+        self.former_cluster_ids: list[str] = []
         self.named: list[str] = []  # the addresses of all nodes, as this one knows them; else its own
         self.asked_for_nodes = 0
         self.requests = 0
@@ -209,7 +210,9 @@ class LogPeer(log_pb2_grpc.LogServicer):
         with self.storage.lock:
             self.asked_for_nodes += 1
             self.storage.changed.notify_all()
-        return log_pb2.ListNodesResponse(cluster_id=self.cluster_id, nodes=nodes)
+        return log_pb2.ListNodesResponse(
+            cluster_id=self.cluster_id, nodes=nodes, former_cluster_ids=self.former_cluster_ids
+        )
 
     def InitProducer(self, request, context):  # noqa: N802
         self.on_init_producer(context)

@@ -12,6 +12,17 @@ def test_an_address_that_is_left_twice_by_two_threads_is_left_once():
     assert addresses.in_use == "b"
 
 
+def test_a_cluster_that_continues_the_first_one_is_followed_and_no_other():
+    addresses = Addresses("a")
+    assert addresses.are_of("", ()), "a node that tells no cluster"
+    assert addresses.are_of("first", ())
+    assert not addresses.are_of("stranger", ("nobody",))
+    assert addresses.are_of("third", ("first", "second"))
+    assert not addresses.are_of("first", ()), "whoever was left behind"
+    assert not addresses.are_of("second", ("first",))
+    assert addresses.cluster_id == "third"
+
+
 def test_nodes_that_are_not_named_any_more_are_gone_and_those_that_were_given_stay():
     addresses = Addresses("a")
     addresses.replace(["b", "c"])

@@ -8,6 +8,7 @@ import pytest
 from node_process import NodeProcess
 from text_client import say
 from waiting import wait_until
+from walrus_client import Client
 from walrus_client.admin import AdminClient
 from walrus_client.errors import RejectedError
 
@@ -72,6 +73,38 @@ def test_what_is_left_goes_on_and_the_old_majority_can_neither_join_it_nor_be_ta
     back.stop()
     shutil.rmtree(back.data / "metadata")
     assert back.start("--join", survivor.raft_address).exit_code() == 3
+
+
+def test_clients_that_live_through_a_recovery_follow_the_cluster_that_goes_on(
+    node: Callable[..., NodeProcess], caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = cluster(node, 3)
+    survivor, lost = nodes[1], [nodes[0], nodes[2]]
+    former = survivor.status()["cluster_id"]
+    gone = [made.status()["disk"] for made in lost]
+    with Client(",".join(f"127.0.0.1:{made.ports['grpc']}" for made in nodes)) as client, admin(survivor) as orders:
+        assert client.append("t", [b"10"]).base_offset == 10
+        for made in lost:
+            made.kill()
+        wait_until("they are missed", lambda: all(not made["connected"] for made in others(survivor)))
+        cluster_id, _ = orders.recover_metadata(gone)
+        wait_until("it is another cluster", lambda: survivor.alive() and is_in(survivor, cluster_id))
+        for _ in range(2):
+            node("--join", survivor.raft_address).start().wait_ready()
+        assert client.append("t", [b"11"]).base_offset == 11
+        assert [record.value for record in client.read("t")] == [str(number).encode() for number in range(12)]
+        # The former majority comes back where the client knew it, and is not taken for the cluster.
+        for made in lost:
+            made.start()
+        for made in lost:
+            made.wait_ready()
+        survivor.stop()
+        survivor.start().wait_ready()
+        assert client.append("t", [b"12"]).base_offset == 12
+        assert client.cluster_id() == cluster_id
+        assert orders.identity().former_cluster_ids == (former,)
+    followed = f"cluster {former} goes on as {cluster_id}, since its metadata were recovered"
+    assert [followed in record.getMessage() for record in caplog.records].count(True) == 1
 
 
 def test_the_others_that_are_left_follow_with_their_disks(node: Callable[..., NodeProcess]) -> None:

@@ -327,6 +327,34 @@ def test_brokers_of_two_clusters_stop_everything():
     assert set_of(kube)["spec"]["replicas"] == 3
 
 
+def test_a_cluster_whose_metadata_were_recovered_goes_on_under_its_other_identity():
+    """What the operator remembered was taken for a second cluster, and nothing was done any more."""
+    kube = started()
+    lost = ["orders-general-1", "orders-general-2"]
+    gone = [kube.disks.pop(("shop", "claim", pod))["disk"] for pod in lost]
+    kube.recover_metadata(gone)
+    for pod in lost:
+        kube.remove("Pod", pod)
+    kube.remove("Service", "orders")
+    converge(kube)
+    assert status(kube)["clusterId"] == "cluster-2"
+    assert condition(kube, "Ready")["status"] == "True"
+    assert Ref("Service", "shop", "orders") in kube.objects
+    assert {disk["cluster"] for disk in kube.disks.values()} == {"cluster-2"}
+    assert len(kube.disks) == 3
+
+
+def test_a_broker_of_the_cluster_that_was_left_behind_stops_everything():
+    kube = started()
+    behind = kube.disks["shop", "claim", "orders-general-2"]["disk"]
+    kube.recover_metadata([behind])
+    kube.members["cluster-1"] = {behind: "orders-general-2"}
+    kube.remove("Service", "orders")
+    converge(kube)
+    assert status(kube)["plan"]["blockedBy"] == "AmbiguousIdentity"
+    assert Ref("Service", "shop", "orders") not in kube.objects
+
+
 def test_a_paused_cluster_is_looked_at_and_told_of_and_nothing_else():
     kube = started()
     kube.put("orders", with_pool(SMALLEST, replicas=4), annotations={"walrus.dev/pause": "moving house"})

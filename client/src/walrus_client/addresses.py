@@ -1,9 +1,12 @@
-"""The addresses at which the nodes of one cluster are reached, and which of them is in use.
+"""The addresses at which the nodes of one cluster are reached, which of them is in use, and which cluster it is.
 
-Pure: no lock, no network. `transport.py` asks nodes for the addresses of all, and leaves a node that cannot serve.
+No lock, no network. `transport.py` asks nodes for the addresses of all, and leaves a node that cannot serve.
 """
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable
+
+_log = logging.getLogger(__name__)
 
 
 class Addresses:
@@ -14,6 +17,23 @@ class Addresses:
         assert self._given, "parse_addresses never answers an empty tuple"
         self._all = list(self._given)
         self._position = 0
+        # The id that the first node told which told one, or that of the cluster which continues that one.
+        self.cluster_id = ""
+
+    def are_of(self, cluster_id: str, former_ids: Collection[str]) -> bool:
+        """Whether a node is of the cluster of the first one that told its id, or of the one that continues it.
+
+        Metadata that lost their majority go on as another cluster, which tells whom it continues; there is no way back.
+        """
+        if self.cluster_id in former_ids:
+            _log.warning(
+                "cluster %s goes on as %s, since its metadata were recovered: what was acknowledged last may be lost",
+                self.cluster_id,
+                cluster_id,
+            )
+            self.cluster_id = cluster_id
+        self.cluster_id = self.cluster_id or cluster_id
+        return cluster_id == self.cluster_id
 
     @property
     def in_use(self) -> str:

@@ -6,7 +6,8 @@
     │   ├── Fenced            a newer epoch took over
     │   ├── NoSpace           the disk of the leader is full
     │   └── Unavailable       no node could be reached, or the one reached could not serve now
-    │       └── NoAnswer      the one reached did not say why
+    │       ├── NoAnswer      the one reached did not say why
+    │       └── OtherCluster  what is reached are nodes of another cluster
     ├── RejectedError         not done, and asking again in the same way will not help
     │   ├── UnknownTopic, UnknownSegment, InvalidTopic, TopicExists
     │   ├── UnknownGroup, GroupHasMembers, NotAllowed
@@ -64,6 +65,10 @@ class Unavailable(RetryableError):
 
 class NoAnswer(Unavailable):
     """The node did not answer in time, so it is not known why."""
+
+
+class OtherCluster(Unavailable):
+    """Nodes of another cluster answer where this client knew nodes of its own, and nobody of its own does."""
 
 
 class RejectedError(WalrusError):

@@ -122,7 +122,6 @@ class Transport:
         self._addresses = Addresses(addresses)
         self._refresh_at = 0.0  # on the monotonic clock
         self._left: str | None = None  # the node that was left since the addresses were refreshed
-        self._cluster_id = ""  # the id that the first node told which told one
         self._channels: dict[str, grpc.Channel] = {}
         self._silence = SilenceWatch()
         self._closed = False
@@ -138,8 +137,9 @@ class Transport:
 
         So the cluster is still found after each of its nodes has moved, one by one. Mostly the node in use is asked.
         Where one was left, some of the others are asked at once, and the first that answers is used: behind the
-        addresses of nodes that moved there may be nobody, and each of those takes as long as a call may. A node of
-        another cluster, whose address was ours once, is left. Raises Closed or Forked only.
+        addresses of nodes that moved there may be nobody, and each of those takes as long as a call may. Where none
+        of ours answers, all that are left are asked. A node of another cluster, whose address was ours once, is left.
+        Raises OtherCluster where nobody but such nodes answers, besides Closed and Forked.
         """
         self.origin.check()
         with self._lock:
@@ -150,17 +150,35 @@ class Transport:
             left, self._left = self._left, None
             in_use = self._addresses.in_use
             asked = (in_use,) if left is None else self._addresses.besides(left)[:_ASKED_AT_ONCE]
+            others = tuple(address for address in self._addresses.besides(in_use) if address not in asked)
+        found, strangers = self._find_ours(asked, in_use)
+        if not found:
+            found, more = self._find_ours(others, in_use)
+            strangers |= more
+        if found:
+            return
+        self.leave(in_use)
+        if strangers:
+            address, cluster_id = next(iter(strangers.items()))
+            raise errors.OtherCluster(
+                f"{address} is a node of another cluster by now, {cluster_id}; of {self._addresses.cluster_id}, with "
+                "which this client began, no node answers at an address that it knows. If the cluster was made anew, "
+                "so must the client be: topics and offsets are other ones"
+            )
+
+    def _find_ours(self, asked: Sequence[str], in_use: str) -> tuple[bool, dict[str, str]]:
+        """Takes in what the first of our cluster says, if one does; the others that answered sooner, with their ids."""
+        strangers = dict[str, str]()
         with closing(self._answers(asked)) as answers:
             for address, answer in answers:
                 with self._lock:
-                    self._cluster_id = self._cluster_id or answer.cluster_id
-                    if answer.cluster_id == self._cluster_id:
+                    if self._addresses.are_of(answer.cluster_id, answer.former_cluster_ids):
                         if self._addresses.in_use == in_use:  # no other thread went elsewhere meanwhile
                             self._addresses.prefer(address)
                         self._addresses.replace(node.grpc_address for node in sorted(answer.nodes, key=_dead_last))
-                        return
-                _log.warning("%s is a node of another cluster by now (%s); it is left", address, answer.cluster_id)
-        self.leave(in_use)
+                        return True, strangers
+                strangers[address] = answer.cluster_id
+        return False, strangers
 
     def _answers(self, addresses: Sequence[str]) -> Generator[tuple[str, log_pb2.ListNodesResponse], None, None]:
         """What nodes that are asked at once say of the addresses of all, in the order in which they answer."""
@@ -252,8 +270,8 @@ class Transport:
         reason: errors.WalrusError | None = None
         has_one_try = deadline <= time.monotonic()
         while True:
-            self.refresh_when_old()
             try:
+                self.refresh_when_old()
                 remaining_s = timeout_s if has_one_try else max(deadline - time.monotonic(), 0.001)
                 return self.call(method, request, timeout_s=min(timeout_s, remaining_s))
             except (errors.RetryableError, errors.OutcomeUnknown) as error:  # all that comes here may be done twice

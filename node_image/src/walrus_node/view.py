@@ -99,7 +99,7 @@ class NodeView:
 
     def identity(self) -> admin_pb2.IdentityResponse:
         """Who the node is."""
-        identity = self._identity()
+        identity, store = self._identity(), self.store()
         return admin_pb2.IdentityResponse(
             cluster_id=str(identity.cluster_id) if identity.cluster_id else "",
             node_id=identity.node_id or 0,
@@ -107,6 +107,7 @@ class NodeView:
             process=str(self._ground.process),
             node_name=self._ground.config.node_name,
             version=__version__,
+            former_cluster_ids=() if store is None else store.read().metadata.former_ids,
         )
 
     def level(self) -> int:

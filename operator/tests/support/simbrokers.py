@@ -82,6 +82,7 @@ class SimBrokers(SimTopicCalls):
             level=self.kube.used.get(cluster, 0),
             level_known=self.kube.release(pod).level,
             wire=self.kube.release(pod).wire,
+            former_cluster_ids=self.kube.former.get(cluster, ()),
             backend_asked=backend,
             backend_in_use="mmap" if backend == "auto" else backend,
             backend_reason="",

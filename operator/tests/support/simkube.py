@@ -58,9 +58,21 @@ class SimKube(SimApi):
         self.known = {}  # identity of a disk -> level that the broker knows which registered with it last
         self.used = {}  # cluster id -> level of commands in use
         self.members = {}  # cluster id -> {identity of a disk: name of its broker}; who is in once, stays
+        self.former = {}  # cluster id -> the ids that it had before
         self.volumes = SimVolumes(self)
         self._clusters = count(1)
         self._disks = count()
+
+    def recover_metadata(self, gone):
+        """The brokers go on as another cluster, without these disks."""
+        (before,), after = self.members, f"cluster-{next(self._clusters)}"
+        self.former[after] = (before,)
+        for facts in (self.config, self.replication, self.used, self.members):
+            facts[after] = facts[before]
+        self.members[after] = {disk: name for disk, name in self.members.pop(before).items() if disk not in gone}
+        for disk in self.disks.values():
+            if disk["disk"] in self.members[after]:
+                disk["cluster"] = after
 
     # What happens by itself, when it is asked to
 

@@ -180,7 +180,7 @@ class ClusterStatus(Model):
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     cluster_id: str | None = None
-    """The identity of the cluster, minted once by the broker that founded it."""
+    """The identity of the cluster, minted by the broker that founded it, and anew by `recover-metadata`."""
     phase: str | None = None
     """A summary of the conditions, for people."""
     replicas: int | None = None

@@ -288,6 +288,7 @@ def _broker(told: Status) -> Broker:
         level=metadata.level if metadata else 0,
         level_known=told.level_known,
         wire=Wire(wire.oldest, wire.newest) if wire else None,
+        former_cluster_ids=told.identity.former_cluster_ids,
     )
 
 

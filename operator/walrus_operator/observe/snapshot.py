@@ -219,6 +219,8 @@ class Broker:
     """Up to which level it knows them itself."""
     wire: Wire | None = None
     """Which versions of the frames between brokers it speaks; None where it does not tell."""
+    former_cluster_ids: tuple[str, ...] = ()
+    """What its cluster was called before its metadata were recovered without a majority."""
 
 
 @dataclass(frozen=True)
@@ -467,9 +469,14 @@ class Snapshot:
         return next((broker.replication for broker in known if broker.replication is not None), None)
 
     def cluster_ids(self) -> set[str]:
-        """Every identity of a cluster that is told: by what was kept, by brokers. More than one is a mistake."""
-        told = {broker.cluster_id for broker in self.brokers.values() if broker is not None}
-        return {*told, self.kept_id(), str(self.cluster.status.get("clusterId", ""))} - {""}
+        """Every identity of a cluster that is told: by what was kept, by brokers. More than one is a mistake.
+
+        What was kept does not count where brokers say that their cluster had that identity before a forced recovery.
+        """
+        brokers = [broker for broker in self.brokers.values() if broker is not None]
+        former = {former for broker in brokers for former in broker.former_cluster_ids}
+        kept = {self.kept_id(), str(self.cluster.status.get("clusterId", ""))}
+        return {*(broker.cluster_id for broker in brokers), *(kept - former)} - {""}
 
     def kept_id(self) -> str:
         """The identity of the cluster as it was known before; "" where it never was. A status may be pruned."""

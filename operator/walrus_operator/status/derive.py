@@ -68,7 +68,7 @@ def derive(
     told = snapshot.cluster_ids()
     status = ClusterStatus(
         observed_generation=generation,
-        cluster_id=before.get("clusterId") or (next(iter(told)) if len(told) == 1 else None),
+        cluster_id=next(iter(told)) if len(told) == 1 else before.get("clusterId"),
         phase=_phase(snapshot, rows, desired, waits, plan, hibernates=hibernates),
         replicas=desired,
         ready_replicas=sum(row.state == "Serving" for row in rows),

@@ -18,6 +18,7 @@ class Identity:
     process: str  # minted at each start
     node_name: str
     version: str
+    former_cluster_ids: tuple[str, ...] = ()  # of the cluster, before forced recoveries of its metadata
 
     @classmethod
     def parse(cls, message: admin_pb2.IdentityResponse) -> "Identity":
@@ -28,6 +29,7 @@ class Identity:
             process=message.process,
             node_name=message.node_name,
             version=message.version,
+            former_cluster_ids=tuple(message.former_cluster_ids),
         )
 
 

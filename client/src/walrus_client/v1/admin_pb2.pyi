@@ -12,20 +12,22 @@ class IdentityRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class IdentityResponse(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "disk", "process", "node_name", "version")
+    __slots__ = ("cluster_id", "node_id", "disk", "process", "node_name", "version", "former_cluster_ids")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DISK_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    FORMER_CLUSTER_IDS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     disk: str
     process: str
     node_name: str
     version: str
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., node_name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    former_cluster_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., disk: _Optional[str] = ..., process: _Optional[str] = ..., node_name: _Optional[str] = ..., version: _Optional[str] = ..., former_cluster_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ()

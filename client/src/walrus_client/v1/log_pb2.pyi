@@ -21,12 +21,14 @@ class ListNodesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListNodesResponse(_message.Message):
-    __slots__ = ("cluster_id", "nodes")
+    __slots__ = ("cluster_id", "nodes", "former_cluster_ids")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    FORMER_CLUSTER_IDS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
-    def __init__(self, cluster_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ...) -> None: ...
+    former_cluster_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., former_cluster_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic", "partitions", "config")

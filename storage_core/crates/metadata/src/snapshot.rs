@@ -52,10 +52,11 @@ struct EncodedSnapshot<'a> {
 
 impl Metadata {
     /// The same state as that of another cluster, at the next version: after a forced recovery what is left of the old cluster,
-    /// should it come back, can neither be joined nor be taken for the new one.
+    /// should it come back, can neither be joined nor be taken for the new one. The new one remembers whom it continues.
     #[must_use]
     pub fn continued_as(&self, cluster_id: Uuid) -> Metadata {
-        Metadata { cluster_id: Some(cluster_id), version: self.version + 1, ..self.clone() }
+        let former_ids = self.former_ids.iter().copied().chain(self.cluster_id).collect();
+        Metadata { cluster_id: Some(cluster_id), former_ids, version: self.version + 1, ..self.clone() }
     }
 
     /// The whole state as bytes; [`Metadata::from_snapshot`] reads them back.

@@ -38,6 +38,10 @@ pub(crate) fn first_level() -> u32 {
 pub struct Metadata {
     /// The cluster's identity, set by the first command of a new cluster; `None` until then.
     pub cluster_id: Option<Uuid>,
+    /// The identities under which the cluster was known before forced recoveries, the oldest first: a client that knows it by
+    /// one of them follows it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_ids: Vec<Uuid>,
     /// Grows by one with every command that changed something.
     pub version: u64,
     /// Level of commands that the cluster has reached; a command of a higher one is refused, for some member may not know

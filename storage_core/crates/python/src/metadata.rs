@@ -105,6 +105,12 @@ impl Metadata {
         Ok(Self::new(Arc::new(self.current().continued_as(id)), self.level))
     }
 
+    /// The UUIDs that the cluster had before forced recoveries, the oldest first.
+    #[getter]
+    fn former_ids(&self) -> Vec<String> {
+        self.current().former_ids.iter().map(ToString::to_string).collect()
+    }
+
     /// The level of commands that all members know, if it is above the cluster's.
     fn reachable_level(&self) -> Option<u32> {
         self.current().reachable_level()

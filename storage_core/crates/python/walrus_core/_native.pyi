@@ -88,6 +88,10 @@ class Metadata:
     def continued_as(self, cluster_id: str) -> Metadata:
         """Makes the same state as that of another cluster, named by its UUID: for a forced recovery."""
 
+    @property
+    def former_ids(self) -> list[str]:
+        """The UUIDs that the cluster had before forced recoveries, the oldest first."""
+
     def view(self) -> dict[str, Any]:
         """The state as dicts and lists, in the shape of its JSON."""
 

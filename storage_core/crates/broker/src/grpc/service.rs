@@ -229,7 +229,9 @@ impl log_server::Log for LogService {
 
     async fn list_nodes(&self, _: Request<ListNodesRequest>) -> Answer<ListNodesResponse> {
         self.room().await?;
+        let routing = self.broker.cluster().routing();
         Ok(Response::new(ListNodesResponse {
+            former_cluster_ids: routing.metadata.former_ids.iter().map(ToString::to_string).collect(),
             cluster_id: self.broker.cluster().config().cluster_id.to_string(),
             nodes: self.broker.nodes().into_iter().map(self.told()).collect(),
         }))
