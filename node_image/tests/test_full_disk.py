@@ -3,6 +3,7 @@
 The volumes are real file systems that grow while the nodes run, as a claim does in Kubernetes.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,10 +101,15 @@ def test_nodes_without_a_free_page_keep_their_metadata_and_take_writes_again_onc
         for process, each in zip(before, nodes, strict=True):
             stuff(process, each.data)
         term = first.status()["raft"]["term"]
-        for number in range(20):
-            client.alter_topic("orders", config={"retention.ms": 1_000_000 + number})
+        settings = itertools.count(1_000_000)
+
+        def all_live_on_their_reserve() -> bool:
+            """After one command more: the page to which a journal has written last takes some of them."""
+            client.alter_topic("orders", config={"retention.ms": next(settings)})
+            return all("the metadata lives on its reserve" in each.log.read_text() for each in nodes)
+
+        wait_until("the metadata of all nodes live on their reserve", all_live_on_their_reserve)
         assert not is_taken(client)
-        assert all("the metadata lives on its reserve" in each.log.read_text() for each in nodes)
         assert all(each.get("/readyz")[0] == 200 for each in nodes)
         assert first.status()["raft"]["term"] == term
         for process, each in zip(before, nodes, strict=True):

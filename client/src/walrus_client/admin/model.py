@@ -18,7 +18,7 @@ class Identity:
     process: str  # minted at each start
     node_name: str
     version: str
-    former_cluster_ids: tuple[str, ...] = ()  # of the cluster, before forced recoveries of its metadata
+    former_cluster_ids: tuple[str, ...] = ()  # what the cluster was called before forced recoveries of its metadata
 
     @classmethod
     def parse(cls, message: admin_pb2.IdentityResponse) -> "Identity":
