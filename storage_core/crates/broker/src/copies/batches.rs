@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use walrus_log::{Log, Slices};
+use walrus_model::Offset;
 
 use crate::cluster::segment::segment_of;
 use crate::copies::Copies;
@@ -12,8 +13,10 @@ use crate::node::budget::{BATCH_BYTES_MAX, Purpose, counted};
 use crate::node::error::{Error, Result};
 use crate::node::patience;
 
-/// Limit on how far before the end of an open log its records are taken to be in memory.
-const NEW_RECORDS: u64 = 1_000;
+/// Limit on what is read at once of records that are in memory; copies of more would hold up the threads that do all else.
+const AT_ONCE_BYTES: usize = 1 << 20;
+/// So few records are read at once, too, whatever was asked for: there is no more in front of the log's end.
+const FEW_RECORDS: u64 = 1_000;
 
 impl Copies {
     /// Reads batches of a log here. What was written just now is in memory. For the rest a thread of its own waits for the disk:
@@ -26,7 +29,9 @@ impl Copies {
         bytes_max: usize,
         purpose: Purpose,
     ) -> Result<Slices> {
-        let is_new = !log.is_sealed() && log.end_offset().0.saturating_sub(offset) <= NEW_RECORDS;
+        let is_little =
+            bytes_max <= AT_ONCE_BYTES || log.end_offset().0.saturating_sub(offset) <= FEW_RECORDS;
+        let is_new = is_little && !log.is_sealed() && log.is_in_memory(Offset(offset));
         // At least one batch is answered, and how large it is shows only when it is read. Reads that wait for no disk may take
         // less than that: there is one for each thread at most.
         let most = if is_new { bytes_max } else { bytes_max.max(BATCH_BYTES_MAX) };

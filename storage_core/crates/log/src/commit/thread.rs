@@ -19,6 +19,7 @@ pub(crate) fn run(committer: &Committer) {
             }
             Call::Idle => {
                 // No burst came again, so the memory that the last one needed is given back.
+                committer.resources.lately.forget();
                 committer.resources.pool.trim();
                 is_trimmed = true;
             }

@@ -213,6 +213,12 @@ impl Log {
         self.member.log.read(offset.0, bytes_max)
     }
 
+    /// Whether a read from an offset on will hardly wait for the disk: it was written just now, and is in memory. May be wrong a
+    /// moment later.
+    pub fn is_in_memory(&self, offset: Offset) -> bool {
+        self.member.log.is_in_memory(offset.0)
+    }
+
     /// Finds the first readable record of some offsets that is not older than `ms`, in milliseconds since the Unix epoch.
     /// May block on the disk; reads little more than the batch that has it.
     pub fn find_by_timestamp(&self, ms: i64, within: Range<Offset>) -> Result<TimeSearch> {

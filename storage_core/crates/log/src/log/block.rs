@@ -57,6 +57,15 @@ pub(crate) enum BlockIndex {
     OnDisk,
 }
 
+/// How far before the end of a mapped block its bytes are taken to be in memory.
+const MAPPED_LATELY_BYTES: u64 = 1 << 20;
+
+/// The position from which an offset is searched, by a block's index.
+fn position_of(entries: &[IndexEntry], offset: u64) -> u64 {
+    let after = entries.partition_point(|entry| entry.offset <= offset);
+    after.checked_sub(1).map_or(PAGE_BYTES, |index| u64::from(entries[index].position))
+}
+
 /// Totals of a block that takes no more batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClosedBlock {
@@ -110,6 +119,23 @@ impl Block {
         match recent {
             Some(recent) => recent.read(self.file(), self.start, range, out),
             None => self.file().read(self.start + range.start, (range.end - range.start) as usize, out),
+        }
+    }
+
+    /// Whether a read from an offset on waits for no disk, as far as this block is concerned.
+    pub(crate) fn is_in_memory(&self, offset: u64) -> bool {
+        let position = match &*self.index.read() {
+            BlockIndex::Growing(entries) => position_of(entries, offset),
+            BlockIndex::Loaded(entries) => position_of(entries, offset),
+            BlockIndex::OnDisk => return false,
+        };
+        match &*self.recent.read() {
+            Some(recent) => recent.has(position),
+            // The page cache has what was stored into a mapping just now.
+            None => {
+                let readable = self.readable.load(Ordering::Acquire);
+                self.closed.get().is_none() && readable.saturating_sub(position) <= MAPPED_LATELY_BYTES
+            }
         }
     }
 

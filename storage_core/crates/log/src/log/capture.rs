@@ -63,7 +63,7 @@ impl LogState {
         for (block, captured) in &capture.blocks {
             block.readable.fetch_max(captured.end, Ordering::AcqRel);
             if let Some(recent) = &*block.recent.read() {
-                recent.release(captured.end);
+                recent.keep(captured.end, &self.resources.lately);
             }
             let same = |open: &&mut OpenBlock| Arc::ptr_eq(&open.block, block);
             let writer = &mut *writer;

@@ -23,7 +23,7 @@ use blocks::{BlockFile, Blocks, Slots};
 use indexes::IndexCache;
 use journal::Journal;
 use ready::ReadyPages;
-use tail::Tail;
+use tail::{Lately, Tail};
 
 /// The parts of an open store that all its logs use.
 pub(crate) struct Resources {
@@ -37,6 +37,7 @@ pub(crate) struct Resources {
     pub(crate) blocks: Blocks,
     pub(crate) journal: Journal,
     pub(crate) pool: Arc<ChunkPool>,
+    pub(crate) lately: Lately,
     pub(crate) pages: Arc<ReadyPages>,
     pub(crate) indexes: IndexCache,
     is_closed: AtomicBool,
@@ -64,6 +65,7 @@ impl Resources {
             blocks,
             journal,
             pool,
+            lately: Lately::default(),
             pages: Arc::default(),
             indexes: IndexCache::default(),
             is_closed: AtomicBool::new(false),

@@ -1,0 +1,60 @@
+//! What was written just now is read from memory, although the disk has it; the rest is read from the disk.
+#![allow(clippy::unwrap_used, reason = "tests unwrap")]
+
+mod support;
+
+use support::*;
+use walrus_log::{FsyncSchedule, Log, Offset, Options, SimulatedDisk, TailKind};
+
+const RECORD_BYTES: usize = 100_000;
+/// Of all logs together no more stays in memory than 8 MiB, and the chunk that takes appends.
+const RECORDS: u64 = 120;
+
+fn options() -> Options {
+    Options { fsync: FsyncSchedule::SyncEach, block_bytes: 32 << 20, ..Options::small() }
+}
+
+fn reads_of(disk: &SimulatedDisk, log: &Log, offset: u64) -> u64 {
+    let before = disk.reads();
+    let read = log.read(Offset(offset), 1).unwrap();
+    assert_eq!(read.next_offset, Offset(offset + 1));
+    disk.reads() - before
+}
+
+#[test]
+fn a_reader_close_behind_the_writer_asks_the_disk_for_nothing() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &options()).unwrap();
+    let log = store.create_log(spec(1, "log")).unwrap();
+    let mut from_disk = Vec::new();
+    for number in 0..RECORDS {
+        append(&log, &numbered(number, RECORD_BYTES)).unwrap();
+        let behind = number.saturating_sub(1);
+        let is_in_memory = log.is_in_memory(Offset(behind));
+        assert_eq!(reads_of(&disk, &log, behind) == 0, is_in_memory, "{behind} behind {number}");
+        from_disk.extend((!is_in_memory).then_some(behind));
+    }
+    // A block that takes no more leaves the memory: its last record is read from the disk, once in each block.
+    assert!(from_disk.len() < 10, "{from_disk:?}");
+}
+
+#[test]
+fn what_was_written_long_ago_by_all_logs_together_is_read_from_the_disk() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &options()).unwrap();
+    let (idle, busy) =
+        (store.create_log(spec(1, "idle")).unwrap(), store.create_log(spec(2, "busy")).unwrap());
+    for number in 0..3 {
+        append(&idle, &numbered(number, RECORD_BYTES)).unwrap();
+    }
+    assert!(idle.is_in_memory(Offset(0)));
+    let expected: Vec<_> = (0..RECORDS).map(|number| numbered(number, RECORD_BYTES)).collect();
+    for value in &expected {
+        append(&busy, value).unwrap();
+    }
+    assert!(!idle.is_in_memory(Offset(0)) && !busy.is_in_memory(Offset(0)));
+    assert!(reads_of(&disk, &idle, 0) > 0 && reads_of(&disk, &busy, 0) > 0);
+    // Half of it comes from the disk, and half from memory.
+    assert!(values(&busy) == expected);
+    assert!(values(&idle) == expected[..3]);
+}
