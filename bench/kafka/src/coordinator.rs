@@ -16,7 +16,7 @@ use crate::topic;
 /// Kafka makes the topic of groups when the first one is asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two tries.
-pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(10);
+const TRY_AGAIN: Duration = Duration::from_millis(10);
 const FIND_VERSION: i16 = 2;
 const COMMIT_VERSION: i16 = 7;
 

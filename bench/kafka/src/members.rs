@@ -16,7 +16,7 @@ use walrus_bench_sample::Sample;
 
 use crate::Arguments;
 use crate::connection::Connection;
-use crate::coordinator::{TRY_AGAIN, connect, group_id};
+use crate::coordinator::{connect, group_id};
 use crate::topic::check;
 
 const HEARTBEAT_EVERY: Duration = Duration::from_millis(500);
@@ -197,7 +197,6 @@ impl Member<'_> {
         }
         if joined.error_code == ResponseError::NotCoordinator.code() {
             // A node coordinates once it has read what there was before; who asks it sooner asks again, as every client does.
-            thread::sleep(TRY_AGAIN);
             self.connection = connect(self.arguments, self.group)?.1;
             return Ok(false);
         }

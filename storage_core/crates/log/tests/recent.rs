@@ -7,7 +7,7 @@ use support::*;
 use walrus_log::{FsyncSchedule, Log, Offset, Options, SimulatedDisk, TailKind};
 
 const RECORD_BYTES: usize = 100_000;
-/// Of all logs together no more stays in memory than 8 MiB, and the chunk that takes appends.
+/// This many records are 12 MB; a store keeps 8 MiB of all its logs in memory, besides the chunks that take appends.
 const RECORDS: u64 = 120;
 
 fn options() -> Options {

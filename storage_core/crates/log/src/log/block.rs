@@ -60,10 +60,10 @@ pub(crate) enum BlockIndex {
 /// How far before the end of a mapped block its bytes are taken to be in memory.
 const MAPPED_LATELY_BYTES: u64 = 1 << 20;
 
-/// The position from which an offset is searched, by a block's index.
-fn position_of(entries: &[IndexEntry], offset: u64) -> u64 {
+/// The index entry to start from in search of an offset: the last at or below it.
+fn entry_at(entries: &[IndexEntry], offset: u64) -> Option<IndexEntry> {
     let after = entries.partition_point(|entry| entry.offset <= offset);
-    after.checked_sub(1).map_or(PAGE_BYTES, |index| u64::from(entries[index].position))
+    after.checked_sub(1).map(|index| entries[index])
 }
 
 /// Totals of a block that takes no more batches.
@@ -124,11 +124,12 @@ impl Block {
 
     /// Whether a read from an offset on waits for no disk, as far as this block is concerned.
     pub(crate) fn is_in_memory(&self, offset: u64) -> bool {
-        let position = match &*self.index.read() {
-            BlockIndex::Growing(entries) => position_of(entries, offset),
-            BlockIndex::Loaded(entries) => position_of(entries, offset),
+        let entry = match &*self.index.read() {
+            BlockIndex::Growing(entries) => entry_at(entries, offset),
+            BlockIndex::Loaded(entries) => entry_at(entries, offset),
             BlockIndex::OnDisk => return false,
         };
+        let position = entry.map_or(PAGE_BYTES, |entry| u64::from(entry.position));
         match &*self.recent.read() {
             Some(recent) => recent.has(position),
             // The page cache has what was stored into a mapping just now.
@@ -151,10 +152,7 @@ impl Block {
 
     /// The index entry to start from in search of an offset: the last at or below it.
     pub(crate) fn entry_for(&self, offset: u64, cache: &IndexCache) -> io::Result<Option<IndexEntry>> {
-        self.with_index(cache, |entries| {
-            let after = entries.partition_point(|entry| entry.offset <= offset);
-            after.checked_sub(1).map(|index| entries[index])
-        })
+        self.with_index(cache, |entries| entry_at(entries, offset))
     }
 
     /// The index entry to start from in search of a timestamp: the first that may cover a record which is not older.
