@@ -15,8 +15,8 @@ use crate::format::mark::BlockKey;
 use crate::page::{PAGE_BYTES, page_up};
 use crate::resources::blocks::Slots;
 use crate::resources::indexes::IndexCache;
+use crate::resources::recent::Recent;
 use crate::resources::space::Space;
-use crate::resources::tail::Recent;
 use crate::sync::{
     RwLock,
     atomic::{AtomicBool, AtomicU64},

@@ -6,6 +6,7 @@ pub(crate) mod group;
 pub(crate) mod indexes;
 pub(crate) mod journal;
 pub(crate) mod ready;
+pub(crate) mod recent;
 pub(crate) mod space;
 pub(crate) mod tail;
 
@@ -23,7 +24,8 @@ use blocks::{BlockFile, Blocks, Slots};
 use indexes::IndexCache;
 use journal::Journal;
 use ready::ReadyPages;
-use tail::{Lately, Tail};
+use recent::Lately;
+use tail::Tail;
 
 /// The parts of an open store that all its logs use.
 pub(crate) struct Resources {
