@@ -19,6 +19,7 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Connection {
     input: BufReader<TcpStream>,
     correlation: i32,
+    /// Room for the longest answer so far.
     answer: Vec<u8>,
 }
 
@@ -74,9 +75,12 @@ impl Connection {
         self.input.read_exact(&mut length).context("the broker closed the connection")?;
         let length = usize::try_from(i32::from_be_bytes(length))?;
         ensure!(length <= FRAME_BYTES_MAX, "an answer of {length} bytes");
-        self.answer.resize(length, 0);
-        self.input.read_exact(&mut self.answer).context("the broker closed the connection")?;
-        Ok(&self.answer)
+        if self.answer.len() < length {
+            self.answer.resize(length, 0);
+        }
+        let answer = &mut self.answer[..length];
+        self.input.read_exact(answer).context("the broker closed the connection")?;
+        Ok(answer)
     }
 
     /// Ends the connection, for a thread that waits for answers as well.

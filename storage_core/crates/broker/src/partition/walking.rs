@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use walrus_log::batch::{Batch, BatchError, RecordsSeen};
 
-/// Limit on the bytes of an uncompressed batch that is looked through without a thought for the thread's other tasks.
-const QUICK_BYTES: usize = 64 << 10;
+/// Limit on the bytes of an uncompressed batch that is looked through without a thought for the thread's other tasks: the smallest
+/// records there are take a millisecond. To hand the other tasks to another thread costs more than to look through a usual batch.
+const QUICK_BYTES: usize = 1 << 20;
 
 /// Looks at each record of a batch. To open a compressed one may take long, so the thread's other tasks go on elsewhere
 /// meanwhile.

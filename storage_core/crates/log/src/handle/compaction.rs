@@ -189,7 +189,7 @@ impl Member {
         block.readable.store(data_end, Ordering::Release);
         let _ =
             block.closed.set(ClosedBlock { end_offset: header.replaces_to, max_timestamp, data_end, digest });
-        block.write_footer(producers).map_err(failed)?;
+        block.write_footer(producers, &self.resources().indexes).map_err(failed)?;
         if self.log.syncs() && !seeded!(CompactedNotSynced) {
             self.resources().sync_files(&[file])
         } else {
@@ -278,9 +278,8 @@ fn producers_at_end(block: &Block) -> Result<Option<Vec<u8>>> {
 fn blocks_at_rest(log: &LogState) -> Vec<Arc<Block>> {
     let synced = if log.syncs() { log.synced.load(Ordering::Acquire) } else { u64::MAX };
     let directory = log.directory.read();
-    let is_at_rest = |block: &&Arc<Block>| {
-        block.recent.read().is_none() && block.closed.get().is_some_and(|closed| closed.end_offset <= synced)
-    };
+    let is_at_rest =
+        |block: &&Arc<Block>| block.is_written() && block.closed_end().is_some_and(|end| end <= synced);
     directory.blocks.iter().take_while(is_at_rest).cloned().collect()
 }
 

@@ -40,7 +40,9 @@ impl Member {
                 self.log.close_block(&mut writer);
                 drop(writer);
                 self.log.arrivals.announce();
-                Ok(self.log.sealed.get_or_init(|| entry))
+                let entry = self.log.sealed.get_or_init(|| entry);
+                self.log.leave_memory(None);
+                Ok(entry)
             }
             // The journal may hold the seal in spite of the failure, and a restart then shows it. Sealing again with
             // the same value is right in both cases; appending is not, unless nothing was written.

@@ -34,7 +34,8 @@ fn do_chore(committer: &Arc<Committer>, chore: Chore) {
         }
         Chore::Footer(block, producers) => {
             if !block.freed.load(Ordering::Acquire) {
-                let written = block.write_footer(producers.map(|producers| producers.encode()));
+                let written =
+                    block.write_footer(producers.map(|producers| producers.encode()), &resources.indexes);
                 report("footer", written.map_err(|e| block.slots.file.error("write", e)));
             }
         }

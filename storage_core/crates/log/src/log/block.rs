@@ -37,7 +37,8 @@ pub(crate) struct Block {
     pub(crate) epochs: Epochs,
     /// First position that readers may not see.
     pub(crate) readable: AtomicU64,
-    /// Bytes of an open block that may not be on the disk yet.
+    /// Bytes that may not be on the disk yet, and those that are there since a short while. `None` if readers find all of
+    /// them in the file.
     pub(crate) recent: RwLock<Option<Arc<Recent>>>,
     pub(crate) index: RwLock<BlockIndex>,
     /// Set once, when the log goes on in another block or is sealed.
@@ -123,12 +124,11 @@ impl Block {
     }
 
     /// Whether a read from an offset on waits for no disk, as far as this block is concerned.
-    pub(crate) fn is_in_memory(&self, offset: u64) -> bool {
-        let entry = match &*self.index.read() {
-            BlockIndex::Growing(entries) => entry_at(entries, offset),
-            BlockIndex::Loaded(entries) => entry_at(entries, offset),
-            BlockIndex::OnDisk => return false,
-        };
+    pub(crate) fn is_in_memory(&self, offset: u64, cache: &IndexCache) -> bool {
+        if matches!(&*self.index.read(), BlockIndex::OnDisk) && !cache.has(self.sequence) {
+            return false;
+        }
+        let Ok(entry) = self.entry_for(offset, cache) else { return false };
         let position = entry.map_or(PAGE_BYTES, |entry| u64::from(entry.position));
         match &*self.recent.read() {
             Some(recent) => recent.has(position),
@@ -212,15 +212,20 @@ impl Block {
         Ok(self.bytes - announced.unwrap_or(0).max(footer_reserve(self.bytes)))
     }
 
-    /// Writes the footer where it fits and drops the index from memory. The footer is not synced: it can be derived
+    /// Whether everything of a closed block is with the disk.
+    pub(crate) fn is_written(&self) -> bool {
+        self.closed.get().is_some() && self.recent.read().as_ref().is_none_or(|recent| recent.is_written())
+    }
+
+    /// Writes the footer where it fits, and leaves the index to the cache. The footer is not synced: it can be derived
     /// from the batches.
-    pub(crate) fn write_footer(&self, producers: Option<Vec<u8>>) -> io::Result<()> {
+    pub(crate) fn write_footer(&self, producers: Option<Vec<u8>>, cache: &IndexCache) -> io::Result<()> {
         let Some(&ClosedBlock { end_offset, max_timestamp, data_end, digest }) = self.closed.get() else {
             return Ok(());
         };
         let entries = match &*self.index.read() {
-            BlockIndex::Growing(entries) => entries.clone(),
-            BlockIndex::Loaded(entries) => entries.to_vec(),
+            BlockIndex::Growing(entries) => Arc::new(entries.clone()),
+            BlockIndex::Loaded(entries) => Arc::clone(entries),
             BlockIndex::OnDisk => return Ok(()),
         };
         let (key, sequence, base_offset) = (self.key, self.sequence, self.base_offset);
@@ -232,7 +237,7 @@ impl Block {
             max_timestamp,
             data_end,
             digest,
-            entries,
+            entries: entries.to_vec(),
             producers,
         };
         let Some(bytes) = footer.encode(self.bytes - page_up(data_end)) else {
@@ -241,6 +246,7 @@ impl Block {
         let pages: Vec<AlignedPage> = bytes.chunks(PAGE_BYTES as usize).map(AlignedPage::padded).collect();
         let parts: Vec<&[u8]> = pages.iter().map(|page| &**page).collect();
         write_all(self.file(), self.range().end - bytes.len() as u64, &parts, false)?;
+        cache.keep(self.sequence, entries);
         *self.index.write() = BlockIndex::OnDisk;
         Ok(())
     }

@@ -24,7 +24,9 @@ impl LogState {
             after.checked_sub(1).map(|index| directory.blocks[index].clone())
         };
         // A block that takes appends is not written to from elsewhere.
-        let Some(block) = found.filter(|block| block.closed.get().is_some()) else { return Ok(false) };
+        let Some(block) = found.filter(|block| block.is_written()) else { return Ok(false) };
+        // What the disk has is in question, and memory may have it whole.
+        *block.recent.write() = None;
         let failed = |e| block.slots.file.error("mend", e);
         let place = self.place_of(&block, offset..end, batches.len() as u64).map_err(failed)?;
         let Some(position) = place.filter(|_| block.is_still_there()) else { return Ok(false) };

@@ -167,10 +167,27 @@ impl LogState {
         }
     }
 
-    /// Lets a closed block go out of memory, once everything of it is with the disk.
+    /// Lets go of a closed block, once everything of it is with the disk. While the log goes on, readers find what was
+    /// written last in memory as before; of the blocks in front of this one they find nothing there any more.
     pub(super) fn finish_block(&self, open: OpenBlock) {
         let OpenBlock { block, producers, .. } = open;
-        *block.recent.write() = None;
+        if let Some(recent) = &*block.recent.read() {
+            recent.keep(u64::MAX, &self.resources.lately);
+        }
+        let goes_on = self.sealed.get().is_none();
+        self.leave_memory(goes_on.then_some(&block));
         self.queues.chores.write_footer(block, producers);
+    }
+
+    /// Takes the closed blocks that are with the disk out of memory, but for one of them.
+    pub(crate) fn leave_memory(&self, but: Option<&Arc<Block>>) {
+        for block in self.directory.read().blocks.iter().rev() {
+            if block.closed.get().is_some() && block.recent.read().is_none() {
+                return; // and so are those in front of it
+            }
+            if block.is_written() && but.is_none_or(|kept| !Arc::ptr_eq(kept, block)) {
+                *block.recent.write() = None;
+            }
+        }
     }
 }

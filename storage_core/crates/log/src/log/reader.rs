@@ -151,7 +151,7 @@ impl LogState {
 
     /// Whether a read from an offset on will hardly wait for the disk: what it needs was written just now.
     pub(crate) fn is_in_memory(&self, offset: u64) -> bool {
-        matches!(self.find(offset), Ok(Some((block, _))) if block.is_in_memory(offset))
+        matches!(self.find(offset), Ok(Some((block, _))) if block.is_in_memory(offset, &self.resources.indexes))
     }
 
     /// Finds the block of a readable offset and the offset at which damage in it starts. Fails if the offset itself is

@@ -1,4 +1,4 @@
-//! The indexes of closed blocks that were read last.
+//! The indexes of closed blocks that were read or closed last.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::format::footer::IndexEntry;
 use crate::sync::Mutex;
 
-/// Cache of the indexes that were read from footers, by block sequence; limited in bytes, however many blocks there
+/// Cache of the indexes that are in footers, by block sequence; limited in bytes, however many blocks there
 /// are.
 #[derive(Default)]
 pub(crate) struct IndexCache {
@@ -29,18 +29,37 @@ impl IndexCache {
         sequence: u64,
         load: impl FnOnce() -> io::Result<Vec<IndexEntry>>,
     ) -> io::Result<Arc<Vec<IndexEntry>>> {
-        if let Some((_, entries)) = self.kept.lock().indexes.iter().find(|(kept, _)| *kept == sequence) {
+        if let Some(entries) = self.kept.lock().find(sequence) {
             return Ok(Arc::clone(entries));
         }
         let entries = Arc::new(load()?);
-        self.kept.lock().keep(sequence, Arc::clone(&entries));
+        self.keep(sequence, Arc::clone(&entries));
         Ok(entries)
+    }
+
+    /// Whether the cache has the index of the block of a sequence.
+    pub(crate) fn has(&self, sequence: u64) -> bool {
+        self.kept.lock().find(sequence).is_some()
+    }
+
+    /// Takes the index of a block that was just closed.
+    pub(crate) fn keep(&self, sequence: u64, entries: Arc<Vec<IndexEntry>>) {
+        self.kept.lock().keep(sequence, entries);
     }
 }
 
 impl KeptIndexes {
+    fn find(&self, sequence: u64) -> Option<&Arc<Vec<IndexEntry>>> {
+        self.indexes.iter().find(|(kept, _)| *kept == sequence).map(|(_, entries)| entries)
+    }
+
     fn keep(&mut self, sequence: u64, entries: Arc<Vec<IndexEntry>>) {
         let size = |entries: &Vec<IndexEntry>| size_of_val(entries.as_slice());
+        if let Some(at) = self.indexes.iter().position(|(kept, _)| *kept == sequence)
+            && let Some((_, former)) = self.indexes.remove(at)
+        {
+            self.bytes -= size(&former); // the block was cut, or two readers came at once
+        }
         self.bytes += size(&entries);
         self.indexes.push_back((sequence, entries));
         while self.bytes > INDEX_BYTES_MAX
@@ -72,6 +91,15 @@ mod tests {
         let growing = batches_of_block * size_of::<IndexEntry>();
         let times = blocks * size_of::<i64>();
         assert!(kept.bytes + growing + times < 1_000_000, "{}", kept.bytes + growing + times);
+    }
+
+    #[test]
+    fn the_index_of_a_block_that_was_cut_takes_the_place_of_the_former_one() {
+        let mut kept = KeptIndexes::default();
+        kept.keep(1, index(10));
+        kept.keep(1, index(4));
+        assert_eq!(kept.find(1).map(|entries| entries.len()), Some(4));
+        assert_eq!((kept.indexes.len(), kept.bytes), (1, 4 * size_of::<IndexEntry>()));
     }
 
     #[test]

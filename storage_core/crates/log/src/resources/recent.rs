@@ -61,6 +61,11 @@ impl Recent {
         drop(oldest); // which takes a lock of the pool's
     }
 
+    /// Whether the disk has everything.
+    pub(crate) fn is_written(&self) -> bool {
+        self.chunks.lock().waiting.is_empty()
+    }
+
     /// Whether all from a position on is here.
     pub(crate) fn has(&self, position: u64) -> bool {
         let chunks = self.chunks.lock();
