@@ -183,7 +183,7 @@ impl LogState {
     pub(crate) fn leave_memory(&self, but: Option<&Arc<Block>>) {
         for block in self.directory.read().blocks.iter().rev() {
             if block.closed.get().is_some() && block.recent.read().is_none() {
-                return; // and so are those in front of it
+                return; // blocks in front of this one have left it before
             }
             if block.is_written() && but.is_none_or(|kept| !Arc::ptr_eq(kept, block)) {
                 *block.recent.write() = None;
