@@ -3,6 +3,7 @@
 import pytest
 from walrus_bench.goals import GOALS
 from walrus_bench.sampling import Sample, Subject
+from walrus_bench.suites.disk import Disk
 from walrus_bench.suites.kafka import beside_a_tail
 from walrus_bench.suites.raw_kafka import RawKafka, p50
 
@@ -11,7 +12,9 @@ class FakeRaw(RawKafka):
     """Answers one figure after the other, and keeps what it was asked for."""
 
     def __init__(self, system: str, *values: float) -> None:
-        super().__init__(system, "127.0.0.1:9092", lambda: [(1, 7)], 1.0, program=None, numbers=iter(range(100)))
+        disk = Disk(lambda: 0)
+        pids = [(1, 7)]
+        super().__init__(system, "127.0.0.1:9092", lambda: pids, 1.0, disk, program=None, numbers=iter(range(100)))
         object.__setattr__(self, "values", iter(values))
         object.__setattr__(self, "asked", [])
 

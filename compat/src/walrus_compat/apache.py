@@ -21,6 +21,8 @@ SETTINGS: Mapping[str, str | int] = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 8,
+    # Topics are deleted at once, and not a minute later, while something else is measured.
+    "log.segment.delete.delay.ms": 100,
 }
 
 

@@ -1,7 +1,6 @@
 """Real brokers for a phase: processes of `walrus_node` on free ports, with data on the disk that is measured."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +12,6 @@ from walrus_bench.sampling import InvalidRunError
 LOOPBACK = "127.0.0.1"
 NODES = 3
 LINES_TOLD = 20
-SETTLE_S = 1.0
 REPLICATED = NodeOptions(replication_factor=NODES, write_quorum=2)
 
 
@@ -35,11 +33,6 @@ def running(directory: Path, *, nodes: int, options: NodeOptions) -> Iterator[De
         with suppress(DevError):  # there is none if we were ended before it was made
             open_cluster(directory).stop()
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def settle() -> None:
-    """Lets a disk rest that may have just given gigabytes back: it answers some writes late, and tells nobody when."""
-    time.sleep(SETTLE_S)
 
 
 def complaints(name: str, log_file: Path) -> str:

@@ -41,7 +41,10 @@ def one_broker(settings: Settings) -> Iterator[Prepared]:
         if not settings.quick:
             warm_up(theirs, WARM_UP_S)
             warm_up(ours["auto"][0], WARM_UP_OURS_S)
-        subjects = [*machine.subjects]
+        # Idle connections come first: a broker that was at work has free memory for them, and would not grow.
+        clients = CONNECTIONS if not settings.quick else QUICK_CONNECTIONS
+        idle = partial(ours["direct"][0].run, "idle", "--clients", clients)
+        subjects = [*machine.subjects, Subject("idle_connections", "walrus", "direct", idle, rounds_max=1)]
         for name, (raw, load) in ours.items():
             subjects += [
                 Subject("broker_append_durable", "walrus", name, partial(load.run, "append_stream")),
@@ -49,9 +52,6 @@ def one_broker(settings: Settings) -> Iterator[Prepared]:
             ]
         subjects.append(Subject("kafka_produce_durable", "apache", "", partial(theirs.durable, "produce")))
         subjects += _beside(ours["auto"][0], theirs)
-        clients = CONNECTIONS if not settings.quick else QUICK_CONNECTIONS
-        idle = partial(ours["direct"][0].run, "idle", "--clients", clients)
-        subjects.append(Subject("idle_connections", "walrus", "auto", idle, rounds_max=1))
         pids = cluster_pids(theirs, *(raw for raw, _ in ours.values()))
         yield Prepared(subjects, pids=pids, notes=machine.notes)
 

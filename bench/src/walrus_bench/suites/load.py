@@ -12,9 +12,10 @@ from walrus_client.dev import DevCluster
 from walrus_bench import programs
 from walrus_bench.sampling import Sample
 from walrus_bench.suites import brokers
+from walrus_bench.suites.disk import Disk
 
 
-@dataclass(frozen=True)
+@dataclass
 class Load:
     """Puts load on a cluster."""
 
@@ -22,6 +23,10 @@ class Load:
     seconds: float  # how long each sample lasts
     program: Path = field(default_factory=partial(programs.build, "walrus-bench-load"))
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    disk: Disk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.disk = Disk.under(self.cluster.directory)
 
     def run(self, case: str, *options: str | int) -> Sample:
         """One sample of a case on a topic of its own, which is deleted then: the rounds of a suite would fill the disk.
@@ -32,7 +37,7 @@ class Load:
         sample = self.on_topics(case, topic, *options)
         with Client(self.cluster.bootstrap) as client:
             client.delete_topic(topic)
-        brokers.settle()
+        self.disk.rest()
         return sample
 
     def on_topics(self, case: str, topic: str, *options: str | int) -> Sample:

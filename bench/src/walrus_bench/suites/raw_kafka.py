@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from walrus_compat.apache import Kafka
 
 from walrus_bench import programs
 from walrus_bench.sampling import Sample
-from walrus_bench.suites import brokers
+from walrus_bench.suites.disk import Disk
 
 NOT_SYNCED: Mapping[str, str] = {"walrus": "walrus.fsync=never"}
 # Kafka leaves the writing to the operating system, unless a topic says otherwise.
@@ -27,6 +27,7 @@ class RawKafka:
     bootstrap: str
     pids: Callable[[], Sequence[tuple[int, int]]]  # node and process of each broker that runs now
     seconds: float
+    disk: Disk
     program: Path = field(default_factory=partial(programs.build, "walrus-bench-kafka"))
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -37,13 +38,13 @@ class RawKafka:
         def pids() -> Sequence[tuple[int, int]]:
             return [(node.node_id, node.process.pid) for node in cluster.nodes if node.process is not None]
 
-        return cls("walrus", cluster.kafka_bootstrap, pids, seconds)
+        return cls("walrus", cluster.kafka_bootstrap, pids, seconds, Disk.under(cluster.directory))
 
     @classmethod
     def of_apache(cls, cluster: Kafka, seconds: float) -> "RawKafka":
         """Load on brokers of Apache Kafka."""
         pids = [(broker.number, broker.process.pid) for broker in cluster.brokers if broker.process is not None]
-        return cls("apache", cluster.bootstrap, lambda: pids, seconds)
+        return cls("apache", cluster.bootstrap, lambda: pids, seconds, Disk.under(cluster.brokers[0].home))
 
     def durable(self, case: str, *options: str | int) -> Sample:
         """A case whose records are on the disk before they are acknowledged."""
@@ -59,7 +60,7 @@ class RawKafka:
 
     def on_topic(self, case: str, topic: str, *options: str | int) -> Sample:
         """The same on the topic of that name."""
-        brokers.settle()
+        self.disk.rest()
         at = ("--bootstrap", self.bootstrap, "--pids", ",".join(f"{node}:{pid}" for node, pid in self.pids()))
         return programs.run(self.program, case, *at, "--topic", topic, *options, seconds=self.seconds)
 
@@ -78,7 +79,7 @@ def warm_up(load: RawKafka, seconds: float) -> None:
     brief = 10.0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        short = RawKafka(load.system, load.bootstrap, load.pids, min(brief, seconds), load.program, load.numbers)
+        short = replace(load, seconds=min(brief, seconds))
         short.unsynced("produce", "--batch-records", 15)
         short.unsynced("fetch", "--bytes", 64 << 20)
 
