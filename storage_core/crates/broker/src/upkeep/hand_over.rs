@@ -121,7 +121,8 @@ async fn hand_over(
             return Some(Staying::WithoutMetadata);
         }
         let movable = led.iter().filter(|segment| can_move(cluster, &metadata, segment, &answering));
-        let rolls = progress.take_next(movable).into_iter().map(|segment| roll(partitions, segment));
+        let is_in_use = |segment: &Segment| partitions.leaders().known_leader(segment.descriptor.id).is_some();
+        let rolls = progress.take_next(movable, is_in_use).into_iter().map(|segment| roll(partitions, segment));
         join_all(rolls).await;
         // The loop does not look on each change of the metadata: each roll makes some, and a look costs what is led.
         let pause = tokio::time::sleep(patience::HAND_OVER_LOOK);
@@ -140,14 +141,21 @@ impl Progress {
         self.handed_over += (before - self.asked.len()) as u64;
     }
 
-    /// Takes the segments to roll now, as many as may be under way.
-    fn take_next<'a>(&mut self, movable: impl Iterator<Item = &'a Segment>) -> Vec<&'a Segment> {
+    /// Takes the segments to roll now, as many as may be under way. Those in use go first, and alone: their clients would wait
+    /// for all the others otherwise, each of which costs commands as well.
+    fn take_next<'a>(
+        &mut self,
+        movable: impl Iterator<Item = &'a Segment>,
+        is_in_use: impl Fn(&Segment) -> bool,
+    ) -> Vec<&'a Segment> {
         let now = Instant::now();
         let is_due =
             |at: Option<&Instant>| at.is_none_or(|at| now.duration_since(*at) >= patience::HAND_OVER_RETRY);
         let under_way = self.asked.values().filter(|at| !is_due(Some(at))).count();
         let due = movable.filter(|segment| is_due(self.asked.get(&segment.descriptor.id)));
-        let next: Vec<&Segment> = due.take(ROLLS_MAX.saturating_sub(under_way)).collect();
+        let (in_use, idle): (Vec<&Segment>, Vec<&Segment>) = due.partition(|segment| is_in_use(segment));
+        let mut next = if in_use.is_empty() { idle } else { in_use };
+        next.truncate(ROLLS_MAX.saturating_sub(under_way));
         self.asked.extend(next.iter().map(|segment| (segment.descriptor.id, now)));
         next
     }

@@ -112,6 +112,42 @@ fn others_lead_what_a_node_led_that_stops_while_every_append_is_acknowledged_onc
 }
 
 #[test]
+fn partitions_in_use_are_handed_over_before_idle_ones() {
+    let cluster = Cluster::start_replicated(3, json!({}), REPLICATED);
+    create(&cluster, "idle", 240, &[("walrus.leaders", "sticky")]);
+    create(&cluster, "used", 3, &[("walrus.leaders", "sticky")]);
+    let used = |partition| PartitionRef::parse("used", partition).unwrap();
+    for partition in 0..3 {
+        cluster.block_on(put(&cluster.broker(1), &used(partition), "once")).unwrap();
+    }
+    let victim = cluster.broker(1).leadership(&used(0)).unwrap().node;
+    // What is led by the node that stops, of each topic, as another node sees it from time to time.
+    let plane = cluster.plane(victim);
+    let seen = || {
+        let metadata = cluster.metadata();
+        ["idle", "used"].map(|name| {
+            let topic = metadata.topics.values().find(|topic| topic.name.ends_with(name)).unwrap();
+            let last = topic.partitions.iter().filter_map(|partition| partition.segments.last());
+            last.filter(|last| last.descriptor.leader.node.0 == victim).count()
+        })
+    };
+    let [idle, _] = seen();
+    assert!(idle > 64, "{idle} idle partitions are more than are handed over at the same time");
+    let looks = thread::scope(|scope| {
+        let stopping = scope.spawn(move || plane.hand_over(PATIENCE).unwrap());
+        let mut looks = vec![];
+        while !stopping.is_finished() {
+            looks.push(seen());
+        }
+        assert_eq!(stopping.join().unwrap().staying, 0);
+        looks
+    });
+    let wrong = looks.iter().find(|[idle_left, used_left]| *idle_left < idle && *used_left > 0);
+    assert_eq!(wrong, None, "of {idle} idle ones and one in use are led");
+    assert_eq!(seen(), [0, 0]);
+}
+
+#[test]
 fn nodes_that_all_stop_at_once_do_not_wait_for_each_other_and_lose_nothing() {
     let mut cluster = Cluster::start_replicated(3, json!({}), REPLICATED);
     create(&cluster, "t", 6, &[("walrus.leaders", "sticky")]);
