@@ -1,6 +1,8 @@
 //! The last pages of a sealed block: a sparse index, totals, and the producers at the block's end. All of it is derived
 //! data: a block without a footer, or with a damaged one, is scanned instead.
 
+use std::sync::Arc;
+
 use super::fields::{Fields, PutFields};
 use super::mark::BlockKey;
 use super::{FORMAT_VERSION, checksum_around};
@@ -39,7 +41,7 @@ pub(crate) struct Footer {
     pub(crate) data_end: u64,
     /// Digest of the block's batches.
     pub(crate) digest: Digest,
-    pub(crate) entries: Vec<IndexEntry>,
+    pub(crate) entries: Arc<Vec<IndexEntry>>,
     /// Encoded producers at the block's end, as changes since the log's start; `None` if they did not fit.
     pub(crate) producers: Option<Vec<u8>>,
 }
@@ -67,7 +69,7 @@ impl Footer {
             return None;
         }
         let mut out = Vec::with_capacity(footer_bytes as usize);
-        for entry in &self.entries {
+        for entry in &*self.entries {
             out.put_u64(entry.offset - self.base_offset);
             out.put_i64(entry.max_timestamp);
             out.put_u32(entry.position);
@@ -130,6 +132,7 @@ impl Footer {
                 Some(IndexEntry { offset: base_offset.checked_add(offset)?, max_timestamp, position })
             })
             .collect::<Option<Vec<_>>>()?;
+        let entries = Arc::new(entries);
         let producers = match producers {
             NO_PRODUCERS => None,
             length => Some(body.bytes(length as usize)?.to_vec()),
@@ -166,7 +169,7 @@ mod tests {
             max_timestamp: 77,
             data_end: 20_000,
             digest: Digest { value: 1, batches: 2 },
-            entries: (0..10).map(entry).collect(),
+            entries: Arc::new((0..10).map(entry).collect()),
             producers: Some(vec![1, 2, 3]),
         }
     }

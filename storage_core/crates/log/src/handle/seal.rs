@@ -41,7 +41,7 @@ impl Member {
                 drop(writer);
                 self.log.arrivals.announce();
                 let entry = self.log.sealed.get_or_init(|| entry);
-                self.log.leave_memory(None);
+                self.log.leave_memory(u64::MAX);
                 Ok(entry)
             }
             // The journal may hold the seal in spite of the failure, and a restart then shows it. Sealing again with

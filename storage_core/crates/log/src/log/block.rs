@@ -237,7 +237,7 @@ impl Block {
             max_timestamp,
             data_end,
             digest,
-            entries: entries.to_vec(),
+            entries,
             producers,
         };
         let Some(bytes) = footer.encode(self.bytes - page_up(data_end)) else {
@@ -246,7 +246,7 @@ impl Block {
         let pages: Vec<AlignedPage> = bytes.chunks(PAGE_BYTES as usize).map(AlignedPage::padded).collect();
         let parts: Vec<&[u8]> = pages.iter().map(|page| &**page).collect();
         write_all(self.file(), self.range().end - bytes.len() as u64, &parts, false)?;
-        cache.keep(self.sequence, entries);
+        cache.keep(self.sequence, footer.entries);
         *self.index.write() = BlockIndex::OnDisk;
         Ok(())
     }

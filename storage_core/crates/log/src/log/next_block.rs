@@ -168,24 +168,26 @@ impl LogState {
     }
 
     /// Lets go of a closed block, once everything of it is with the disk. While the log goes on, readers find what was
-    /// written last in memory as before; of the blocks in front of this one they find nothing there any more.
+    /// written last in memory as before, and nothing of the blocks in front of this one.
     pub(super) fn finish_block(&self, open: OpenBlock) {
         let OpenBlock { block, producers, .. } = open;
         if let Some(recent) = &*block.recent.read() {
             recent.keep(u64::MAX, &self.resources.lately);
         }
         let goes_on = self.sealed.get().is_none();
-        self.leave_memory(goes_on.then_some(&block));
+        self.leave_memory(if goes_on { block.sequence } else { u64::MAX });
         self.queues.chores.write_footer(block, producers);
     }
 
-    /// Takes the closed blocks that are with the disk out of memory, but for one of them.
-    pub(crate) fn leave_memory(&self, but: Option<&Arc<Block>>) {
-        for block in self.directory.read().blocks.iter().rev() {
-            if block.closed.get().is_some() && block.recent.read().is_none() {
+    /// Takes the closed blocks that are with the disk out of memory, of those in front of a block's sequence.
+    pub(crate) fn leave_memory(&self, before: u64) {
+        let directory = self.directory.read();
+        let in_front = directory.blocks.iter().rev().filter(|block| block.sequence < before);
+        for block in in_front.filter(|block| block.closed.get().is_some()) {
+            if block.recent.read().is_none() {
                 return; // blocks in front of this one have left it before
             }
-            if block.is_written() && but.is_none_or(|kept| !Arc::ptr_eq(kept, block)) {
+            if block.is_written() {
                 *block.recent.write() = None;
             }
         }

@@ -27,12 +27,12 @@ impl IndexCache {
     pub(crate) fn get(
         &self,
         sequence: u64,
-        load: impl FnOnce() -> io::Result<Vec<IndexEntry>>,
+        load: impl FnOnce() -> io::Result<Arc<Vec<IndexEntry>>>,
     ) -> io::Result<Arc<Vec<IndexEntry>>> {
         if let Some(entries) = self.kept.lock().find(sequence) {
             return Ok(Arc::clone(entries));
         }
-        let entries = Arc::new(load()?);
+        let entries = load()?;
         self.keep(sequence, Arc::clone(&entries));
         Ok(entries)
     }
