@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness.kube.figures import Machine
 from harness.kube.kubectl import Kubectl, Object
 from harness.kube.waiting_pod import waiting_pod
 from harness.waiting import wait_until
@@ -62,12 +63,14 @@ class Workbench:
 class RemoteLoad:
     """What the producers of a workbench have done so far.
 
-    Once they have finished, `acked` is theirs, by number, and `pauses_s` how long each of their windows took.
+    Once they have finished, `acked` is theirs, by number, and `pauses_s` how long each of their windows took; `machine`
+    tells how slow the machine was meanwhile.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.acked: dict[int, int] = {}
         self.pauses_s: list[float] = []
+        self.machine = Machine()
         self._total = 0
         self._process = process
         self._reader = threading.Thread(target=self._read)
@@ -86,6 +89,7 @@ class RemoteLoad:
         assert self._process.stderr is not None
         self._process.stdin.close()
         self._reader.join()
+        self.machine.stop()
         if not self.acked:
             raise RuntimeError(f"the producers failed: {self._process.stderr.read()}")
 

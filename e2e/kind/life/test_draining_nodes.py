@@ -34,7 +34,7 @@ def test_each_node_is_drained_in_turn_under_load(new_namespace: NewNamespace, wo
         cluster.wait_ready()
         load.wait_for_more(2_000)
     workbench.check(cluster.bootstrap, "drained", load.acked, partitions=PARTITIONS)
-    note_pauses("kubectl drain of each node", load.pauses_s)
+    note_pauses("kubectl drain of each node", load.pauses_s, load.machine)
 
 
 @pytest.fixture

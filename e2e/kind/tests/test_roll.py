@@ -19,7 +19,7 @@ def test_a_roll_under_load_loses_nothing_and_the_leader_comes_last(orders: Clust
             orders.wait_ready(timeout_s=400)
         load.wait_for_more(2_000)
     workbench.check(orders.bootstrap, "rolled", load.acked, partitions=4)
-    note_pauses("a roll", load.pauses_s)
+    note_pauses("a roll", load.pauses_s, load.machine)
     pods = orders.pods()
     assert all(pod["spec"]["containers"][0]["resources"]["requests"] == resources["requests"] for pod in pods)
     assert not set(before.values()) & {pod["metadata"]["uid"] for pod in pods}

@@ -31,6 +31,6 @@ def test_three_brokers_become_five_and_three_and_five_again_under_load(
         cluster.wait_ready(timeout_s=400)
         load.wait_for_more(2_000)
     workbench.check(cluster.bootstrap, "elastic", load.acked, partitions=4)
-    note_pauses("3 -> 5 -> 3 -> 5", load.pauses_s)
+    note_pauses("3 -> 5 -> 3 -> 5", load.pauses_s, load.machine)
     cluster.wait_replicated()
     assert len(cluster.members()) == 5

@@ -121,8 +121,10 @@ async fn hand_over(
             return Some(Staying::WithoutMetadata);
         }
         let movable = led.iter().filter(|segment| can_move(cluster, &metadata, segment, &answering));
-        let is_in_use = |segment: &Segment| partitions.leaders().known_leader(segment.descriptor.id).is_some();
-        let rolls = progress.take_next(movable, is_in_use).into_iter().map(|segment| roll(partitions, segment));
+        let is_in_use =
+            |segment: &Segment| partitions.leaders().known_leader(segment.descriptor.id).is_some();
+        let rolls =
+            progress.take_next(movable, is_in_use).into_iter().map(|segment| roll(partitions, segment));
         join_all(rolls).await;
         // The loop does not look on each change of the metadata: each roll makes some, and a look costs what is led.
         let pause = tokio::time::sleep(patience::HAND_OVER_LOOK);
