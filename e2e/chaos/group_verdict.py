@@ -22,6 +22,7 @@ class GroupVerdict:
     commits: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # commits, by the error: members come and go
     joined: int = 0
+    skipped: int = 0  # a client went on behind records that it had not given; they came when it was sent back
     committed: dict[Place, int] = field(default_factory=dict)  # the highest that was acknowledged, or told
     given: dict[Place, dict[int, int]] = field(default_factory=dict)  # hash of each value, by offset
     false: list[str] = field(default_factory=list)
@@ -34,7 +35,9 @@ class GroupVerdict:
     def __str__(self) -> str:
         wrong = f"{len(self.false)} false: {self.false[:SHOWN]}" if self.false else "nothing wrong"
         refused = f", {self.refused.total()} refused" if self.refused else ""
-        return f"{self.total()} records, {self.joined} times joined, {self.commits} commits{refused}; {wrong}"
+        skipped = f", {self.skipped} times records that the client skipped were read again" if self.skipped else ""
+        told = f"{self.total()} records, {self.joined} times joined, {self.commits} commits"
+        return f"{told}{refused}{skipped}; {wrong}"
 
     def total(self) -> int:
         """Records that were given to the group, each counted once."""
@@ -49,6 +52,11 @@ class GroupVerdict:
                 self.false.append(f"{place}: {offset} was given behind {before}")
             if self.given.setdefault(place, {}).setdefault(offset, value) != value:
                 self.false.append(f"{place}: at {offset} was another record before")
+
+    def skip(self) -> None:
+        """A client is sent back to records that it skipped."""
+        with self._lock:
+            self.skipped += 1
 
     def commit(self, place: Place, offset: int) -> None:
         """A commit was acknowledged."""
