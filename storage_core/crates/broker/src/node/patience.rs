@@ -257,6 +257,8 @@ pub(crate) const ROLLS_AGAIN: Duration = s(1);
 pub(crate) const HAND_OVER_LOOK: Duration = ms(20);
 /// A segment that was to be handed over and is led here after so long is asked for again: its roll may have failed.
 pub(crate) const HAND_OVER_RETRY: Duration = WITHOUT_SUCCESSOR;
+/// The segments of a node that stops which nobody uses wait so long, from the beginning, for those in use.
+pub(crate) const HAND_OVER_OF_IDLE_WAITS: Duration = s(1);
 /// A node that stops waits so long for nodes that hold their leases and do not answer, where only they could take what it leads:
 /// one that came back a moment ago answers soon. Nodes that all stop at once wait so long for each other at most.
 pub(crate) const HAND_OVER_HOPES: Duration = ms(500);

@@ -66,18 +66,28 @@ impl fmt::Display for Staying {
     }
 }
 
-/// The segments that were asked to be rolled and are led here still, with the time, and the number of those that are not.
-#[derive(Default)]
+/// How far a hand-over is.
 struct Progress {
-    asked: HashMap<SegmentId, Instant>,
+    began: Instant,
+    /// The segments that were asked to be rolled and are led here still.
+    asked: HashMap<SegmentId, Asked>,
+    /// The number of those that are not led here any more.
     handed_over: u64,
+}
+
+/// A segment that was asked to be rolled.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: Instant,
+    /// Whether somebody used it before; its roll opens it, too.
+    was_in_use: bool,
 }
 
 /// Hands over whatever this process leads, for at most `patience`. No segment begins to be led here from now on.
 pub(crate) async fn run(partitions: &Arc<Partitions>, patience: Duration) -> HandOver {
     let cluster = partitions.cluster();
     cluster.leave();
-    let mut progress = Progress::default();
+    let mut progress = Progress { began: Instant::now(), asked: HashMap::new(), handed_over: 0 };
     let why = tokio::select! {
         why = hand_over(partitions, &mut progress, patience) => why,
         () = tokio::time::sleep(patience) => Some(Staying::Late),
@@ -143,23 +153,32 @@ impl Progress {
         self.handed_over += (before - self.asked.len()) as u64;
     }
 
-    /// Takes the segments to roll now, as many as may be under way. Those in use go first, and alone: their clients would wait
-    /// for all the others otherwise, each of which costs commands as well.
+    /// Takes the segments to roll now, as many as may be under way. Those in use go first, and for a while alone: their clients
+    /// would wait for all the others otherwise, each of which costs commands as well.
     fn take_next<'a>(
         &mut self,
         movable: impl Iterator<Item = &'a Segment>,
         is_in_use: impl Fn(&Segment) -> bool,
     ) -> Vec<&'a Segment> {
         let now = Instant::now();
-        let is_due =
-            |at: Option<&Instant>| at.is_none_or(|at| now.duration_since(*at) >= patience::HAND_OVER_RETRY);
-        let under_way = self.asked.values().filter(|at| !is_due(Some(at))).count();
-        let due = movable.filter(|segment| is_due(self.asked.get(&segment.descriptor.id)));
-        let (in_use, idle): (Vec<&Segment>, Vec<&Segment>) = due.partition(|segment| is_in_use(segment));
-        let mut next = if in_use.is_empty() { idle } else { in_use };
-        next.truncate(ROLLS_MAX.saturating_sub(under_way));
-        self.asked.extend(next.iter().map(|segment| (segment.descriptor.id, now)));
-        next
+        let is_due = |asked: &Asked| now.duration_since(asked.at) >= patience::HAND_OVER_RETRY;
+        let was_in_use = |segment: &Segment| {
+            let asked = self.asked.get(&segment.descriptor.id);
+            asked.map_or_else(|| is_in_use(segment), |asked| asked.was_in_use)
+        };
+        let (in_use, idle): (Vec<&Segment>, Vec<&Segment>) = movable.partition(|segment| was_in_use(segment));
+        let idle_wait =
+            !in_use.is_empty() && now.duration_since(self.began) < patience::HAND_OVER_OF_IDLE_WAITS;
+        let idle = if idle_wait { Vec::new() } else { idle };
+        let in_turn = in_use.into_iter().map(|segment| (segment, true));
+        let in_turn = in_turn.chain(idle.into_iter().map(|segment| (segment, false)));
+        let under_way = self.asked.values().filter(|asked| !is_due(asked)).count();
+        let due = in_turn.filter(|(segment, _)| self.asked.get(&segment.descriptor.id).is_none_or(is_due));
+        let next: Vec<_> = due.take(ROLLS_MAX.saturating_sub(under_way)).collect();
+        let asked =
+            next.iter().map(|&(segment, was_in_use)| (segment.descriptor.id, Asked { at: now, was_in_use }));
+        self.asked.extend(asked);
+        next.into_iter().map(|(segment, _)| segment).collect()
     }
 }
 
