@@ -29,10 +29,10 @@ Ends = Callable[[], Mapping[Place, int]]
 class Assigned:
     """The partitions that a member has, each with the last offset that it got, and where it has to begin at least.
 
-    A member that misses records reads them again from where they begin: only if they do not come then, the log lacks
-    them. librdkafka 2.16 itself skips some, rarely: it asks where an epoch ends, reads on, hears of one more epoch,
-    and compares the answer with the offset that it has reached by now. What it holds for the application is dropped
-    then, as if the log had been cut where the former epoch ends (`rd_kafka_toppar_handle_OffsetForLeaderEpoch`).
+    A member that misses records reads them again from where they begin: if they do not come then, the log lacks them.
+    librdkafka 2.16 itself may skip some, by its source: it asks where an epoch ends, reads on, and compares the answer
+    with the offset that it has reached by then, if metadata came meanwhile. What it holds for the application is
+    dropped, as if the log had been cut where that epoch ends (`rd_kafka_toppar_handle_OffsetForLeaderEpoch`).
     """
 
     verdict: GroupVerdict

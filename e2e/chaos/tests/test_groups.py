@@ -55,6 +55,17 @@ def test_records_that_do_not_come_the_second_time_either_are_missing() -> None:
     assert client.sought == [(*PLACE, 2)]
 
 
+def test_clients_that_skip_records_again_and_again_are_not_believed() -> None:
+    assigned, client = member(), Client()
+    for first in (2, 6, 10):
+        assert assigned.verdict
+        assigned.give(PLACE, first + 2, 102 + first)
+        assigned.seek(client)
+        for offset in range(first, first + 4):
+            assigned.give(PLACE, offset, 100 + offset)
+    assert "more than 2 times" in str(assigned.verdict)
+
+
 def test_a_step_back_is_no_gap_of_the_client() -> None:
     assigned, client = member(), Client()
     assigned.give(PLACE, 0, 100)
