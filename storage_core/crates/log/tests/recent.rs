@@ -4,6 +4,7 @@
 mod support;
 
 use support::*;
+use walrus_log::batch::Batch;
 use walrus_log::{FsyncSchedule, Log, Offset, Options, SimulatedDisk, TailKind};
 
 const RECORD_BYTES: usize = 100_000;
@@ -47,6 +48,27 @@ fn a_block_leaves_the_memory_when_the_next_one_is_full_or_the_log_is_sealed() {
     log.seal(b"end").unwrap();
     assert!(!log.is_in_memory(Offset(295)));
     assert!(reads_of(&disk, &log, 295) > 0);
+}
+
+#[test]
+fn of_blocks_that_end_together_the_last_one_stays_in_memory() {
+    let disk = SimulatedDisk::new(TailKind::Buffered);
+    let store = open_on(&disk, &Options { block_bytes: 64 << 10, ..options() }).unwrap();
+    let log = store.create_log(spec(1, "log")).unwrap();
+    let appended = (0..180).map(|number| {
+        let bytes = batch_of(&[&numbered(number, 1000)]);
+        log.append(&Batch::parse(&bytes).unwrap().0).unwrap()
+    });
+    let appended: Vec<_> = appended.collect();
+    for one in appended {
+        one.commit.wait().unwrap();
+    }
+    store.drain();
+    // All blocks but the last one are full.
+    let in_memory: Vec<bool> = (0..180).map(|number| log.is_in_memory(Offset(number))).collect();
+    let first = in_memory.iter().position(|is_in_memory| *is_in_memory).unwrap();
+    assert!(in_memory[first..].iter().all(|is_in_memory| *is_in_memory), "{in_memory:?}");
+    assert!((20..170).contains(&first), "from {first} on");
 }
 
 #[test]
