@@ -31,6 +31,7 @@ fn a_reader_close_behind_the_writer_asks_the_disk_for_nothing() {
         append(&log, &numbered(number, RECORD_BYTES)).unwrap();
         let behind = number.saturating_sub(1);
         assert!(log.is_in_memory(Offset(behind)), "{behind} behind {number}");
+        store.drain(); // Chores open files, which counts as a read.
         assert_eq!(reads_of(&disk, &log, behind), 0, "{behind} behind {number}");
     }
 }
