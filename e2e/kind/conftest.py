@@ -10,6 +10,7 @@ from harness.kube.installed import Installed
 from harness.kube.kubectl import CommandError, Kubectl, NewNamespace
 from harness.kube.repository import CHARTS, EXAMPLES
 from harness.kube.workbench import Workbench
+from harness.waiting import wait_until
 
 UNEXPECTED = re.compile(r" (ERROR|CRITICAL) |Traceback|Unclosed|never awaited")
 
@@ -57,6 +58,16 @@ def namespace(name: str, *, security: str) -> Kubectl:
     kubectl = Kubectl(name)
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
     return kubectl
+
+
+@pytest.fixture
+def quiet() -> None:
+    """Waits until what the modules before made is gone: its brokers stop on the cores of those that are measured."""
+
+    def is_quiet() -> bool:
+        return all(one["status"]["phase"] == "Active" for one in Kubectl("default").list("namespaces"))
+
+    wait_until("the namespaces of the modules before to be gone", is_quiet, timeout_s=180, every_s=0.5)
 
 
 @pytest.fixture(scope="session")

@@ -64,6 +64,13 @@ class Cluster:
         (pool,) = self.resource()["spec"]["pools"]
         self.kubectl.patch("wc", self.name, {"spec": {"pools": [pool | {"replicas": replicas}]}})
 
+    def set_requests(self, **requests: str) -> dict[str, str]:
+        """Asks for other resources of its brokers, which restarts them; answers all that each of them asks for."""
+        (pool,) = self.resource()["spec"]["pools"]
+        asked: dict[str, str] = pool.get("resources", {}).get("requests", {}) | requests
+        self.kubectl.patch("wc", self.name, {"spec": {"pools": [pool | {"resources": {"requests": asked}}]}})
+        return asked
+
     def members(self) -> list[str]:
         """The names of all members of the cluster, as its status lists them."""
         return [member["name"] for member in self.resource()["status"].get("members", ())]

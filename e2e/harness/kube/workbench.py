@@ -123,6 +123,8 @@ def pod(image: str) -> Object:
     container = {
         "env": [{"name": "PYTHONPATH", "value": "/opt/walrus:/opt/tests"}],
         "volumeMounts": [{"name": "sources", "mountPath": "/opt/tests"}],
+        # A pod without a share waits behind all others, and would take its own waits for those of the brokers.
+        "resources": {"requests": {"cpu": "250m"}},
     }
     volume = {"name": "sources", "configMap": {"name": NAME, "items": items}}
     return waiting_pod(NAME, image, container, [volume])

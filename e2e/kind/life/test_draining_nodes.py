@@ -17,6 +17,7 @@ PACE = 8 << 20
 FILLED_MIB = 384
 
 
+@pytest.mark.usefixtures("quiet")
 def test_each_node_is_drained_in_turn_under_load(new_namespace: NewNamespace, workbench: Workbench) -> None:
     cluster = Cluster(new_namespace("drained"), "orders")
     cluster.kubectl("apply", "-f", str(EXAMPLES / "walruscluster.yaml"))

@@ -24,12 +24,9 @@ def row(orders: Cluster, name: str) -> dict[str, Any]:
     return found
 
 
-def restart_all(orders: Cluster, requests: str) -> None:
+def restart_all(orders: Cluster, memory: str) -> None:
     """Another spec of the pods; returns once all brokers of it serve."""
-    (pool,) = orders.resource()["spec"]["pools"]
-    orders.kubectl.patch(
-        "wc", "orders", {"spec": {"pools": [pool | {"resources": {"requests": {"memory": requests}}}]}}
-    )
+    orders.set_requests(memory=memory)
     orders.wait_ready(timeout_s=400)
 
 

@@ -45,11 +45,9 @@ def test_a_drain_during_a_roll_never_takes_a_second_broker(orders: Cluster) -> N
     """Someone evicts whatever the budget gives while the operator rolls: each time all others are there."""
     orders.wait_ready()
     orders.wait_replicated()
-    (pool,) = orders.resource()["spec"]["pools"]
-    rolled = pool | {"resources": {"requests": {"memory": "64Mi", "cpu": "10m"}}}
     old = {pod["metadata"]["uid"] for pod in orders.pods()}
     served = set(old)
-    orders.kubectl.patch("wc", "orders", {"spec": {"pools": [rolled]}})
+    orders.set_requests(memory="64Mi")
 
     def all_are_new() -> bool:
         pods = orders.pods()

@@ -1,5 +1,6 @@
 """Brokers come and go while records are written, and nothing that was acknowledged is lost."""
 
+import pytest
 from harness.kube.cluster import Cluster
 from harness.kube.figures import note_pauses, timed
 from harness.kube.kubectl import NewNamespace
@@ -7,6 +8,7 @@ from harness.kube.repository import EXAMPLES
 from harness.kube.workbench import Workbench
 
 
+@pytest.mark.usefixtures("quiet")
 def test_three_brokers_become_five_and_three_and_five_again_under_load(
     new_namespace: NewNamespace, workbench: Workbench
 ) -> None:

@@ -133,7 +133,7 @@ class Resources(Model):
     """Compute resources of each broker's container."""
 
     requests: dict[str, Amount] | None = Field(default=None, max_length=8)
-    """What a broker is guaranteed, for example `{cpu: 500m, memory: 1Gi}`."""
+    """What a broker is guaranteed, for example `{cpu: 500m, memory: 1Gi}`. Without `cpu` it waits behind other pods."""
     limits: dict[str, Amount] | None = Field(default=None, max_length=8)
     """What a broker may use at most."""
 
