@@ -206,6 +206,32 @@ def test_kcat_of_debian_produces_and_consumes_with_every_codec(broker: NodeProce
     assert kcat(broker, "-Q", "-t", "gzip:0:-1") == "gzip [0] offset 200\n"
 
 
+def requests(broker: NodeProcess, api: str) -> int:
+    """How many requests of an API there were so far."""
+    lines = broker.get("/metrics")[1].splitlines()
+    return sum(int(line.split()[-1]) for line in lines if line.startswith(f'walrus_kafka_requests_total{{api="{api}"'))
+
+
+def test_a_consumer_reads_on_over_segments_and_asks_for_the_end_of_no_epoch(node: Make) -> None:
+    """Where librdkafka asked, it lost records that it held: an answer behind newer metadata was a cut log for it."""
+    broker = node("--bootstrap", "--segment-entries-max", "100", "--segment-age-min", "0").start()
+    broker.wait_ready()
+    by, epochs = producer(broker), set[int | None]()
+    consumer = consumer_of(broker, **{"topic.metadata.refresh.interval.ms": 100})
+    produce(by, "t", [{"value": b"first"}])
+    consumer.assign([TopicPartition("t", 0, 1)])
+    before = requests(broker, "Metadata")
+    while requests(broker, "Metadata") < before + 4:  # it refreshes them once in a second, and knows a new epoch then
+        for offset in produce(by, "t", [{"value": b"x"}] * 250):
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None
+            assert (message.error(), message.offset()) == (None, offset)
+            epochs.add(message.leader_epoch())
+    consumer.close()
+    assert len(epochs) > 4
+    assert requests(broker, "OffsetForLeaderEpoch") == 0
+
+
 def test_a_listener_tells_the_address_that_a_file_gives_it_and_follows_the_file(node: Make, tmp_path: Path) -> None:
     """An address that somebody else gives a node, as Kubernetes does, is known after its start, and may change."""
     file = tmp_path / "addresses"

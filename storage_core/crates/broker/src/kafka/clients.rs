@@ -44,6 +44,12 @@ fn is_word(word: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }
 
+/// Whether a client is built on librdkafka, by what it says of itself. Most bindings and tools have the library's name in their own
+/// or in their version; Confluent's have one name in common. Who tells neither is not known.
+pub(super) fn is_librdkafka(name: &str, version: &str) -> bool {
+    name.starts_with("confluent-kafka-") || name.contains("rdkafka") || version.contains("rdkafka")
+}
+
 /// Counts connections by the software of their clients.
 pub(super) struct Clients {
     /// Number of connections of each.
@@ -106,6 +112,25 @@ mod tests {
         let long = "a".repeat(WORD_BYTES_MAX + 1);
         for word in ["", "-", ".a", "a-", "a b", "a\"", "a\n", "ä", &long] {
             assert!(!is_word(word), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn clients_that_are_built_on_librdkafka_are_known_by_what_they_say() {
+        let built_on_it = [
+            ("librdkafka", "2.16.0"),
+            ("confluent-kafka-python", "2.16.0"),
+            ("confluent-kafka-go", "2.3.0"),
+            ("rust-rdkafka", "0.36.2"),
+            ("karafka", "v2.5.0-rdkafka-ruby-v0.19.5-librdkafka-v2.8.0"),
+        ];
+        for (name, version) in built_on_it {
+            assert!(is_librdkafka(name, version), "{name} {version}");
+        }
+        for (name, version) in
+            [("apache-kafka-java", "4.1.0"), ("kgo", "v1.20.1"), ("sarama", "1.46"), ("", "")]
+        {
+            assert!(!is_librdkafka(name, version), "{name} {version}");
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) fn begin<'a>(
         Request::ApiVersions(request) => Box::pin(async move {
             let (name, version) = (&request.client_software_name, &request.client_software_version);
             tracing::debug!(?name, ?version, "a Kafka client asks for the APIs");
-            Outcome::of(header, &api_versions::answer())
+            Outcome::of(header, &api_versions::answer(&request))
         }),
         Request::InitProducerId(request) => at_once!(init_producer_id::answer(context, &request)),
         Request::OffsetForLeaderEpoch(request) => {

@@ -42,6 +42,24 @@ fn every_version_of_api_versions_is_answered_with_what_is_there() {
     }
 }
 
+/// Consumers built on librdkafka lost records in their own queue where they asked for the end of an epoch while metadata came.
+#[test]
+fn clients_that_lose_records_over_the_end_of_an_epoch_are_not_told_that_they_can_ask_for_it() {
+    let cluster = Cluster::start(1, options());
+    let told = |name: &'static str, version: &'static str| {
+        let mut client = KafkaClient::connect(&cluster, 1);
+        let request =
+            ApiVersionsRequest::default().with_client_software_name(StrBytes::from_static_str(name));
+        let answer = client.ask(3, &request.with_client_software_version(StrBytes::from_static_str(version)));
+        answer.api_keys.iter().map(|row| row.api_key).collect::<Vec<_>>()
+    };
+    let others = told("apache-kafka-java", "4.1.0");
+    assert!(others.contains(&23));
+    let all_but_that: Vec<_> = others.into_iter().filter(|key| *key != 23).collect();
+    assert_eq!(told("librdkafka", "2.16.0"), all_but_that);
+    assert_eq!(told("karafka", "v2.5.0-librdkafka-v2.8.0"), all_but_that);
+}
+
 /// kafka-python opens with a version of its own. A broker that answered it in the form of that version, or with an empty list, was
 /// asked again until the client gave up.
 #[test]
