@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 Place = tuple[str, int]  # a topic and its partition
 SHOWN = 5
-SKIPS_MAX = 2  # Clients skip records so rarely that more of it in a run is none of theirs.
 
 
 @dataclass
@@ -23,7 +22,6 @@ class GroupVerdict:
     commits: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # commits, by the error: members come and go
     joined: int = 0
-    skipped: int = 0  # a client went on behind records that it had not given; they came when it was sent back
     committed: dict[Place, int] = field(default_factory=dict)  # the highest that was acknowledged, or told
     given: dict[Place, dict[int, int]] = field(default_factory=dict)  # hash of each value, by offset
     false: list[str] = field(default_factory=list)
@@ -36,9 +34,7 @@ class GroupVerdict:
     def __str__(self) -> str:
         wrong = f"{len(self.false)} false: {self.false[:SHOWN]}" if self.false else "nothing wrong"
         refused = f", {self.refused.total()} refused" if self.refused else ""
-        skipped = f", {self.skipped} times records that the client skipped were read again" if self.skipped else ""
-        told = f"{self.total()} records, {self.joined} times joined, {self.commits} commits"
-        return f"{told}{refused}{skipped}; {wrong}"
+        return f"{self.total()} records, {self.joined} times joined, {self.commits} commits{refused}; {wrong}"
 
     def total(self) -> int:
         """Records that were given to the group, each counted once."""
@@ -53,13 +49,6 @@ class GroupVerdict:
                 self.false.append(f"{place}: {offset} was given behind {before}")
             if self.given.setdefault(place, {}).setdefault(offset, value) != value:
                 self.false.append(f"{place}: at {offset} was another record before")
-
-    def skip(self) -> None:
-        """A client is sent back to records that it skipped, which is believed a few times."""
-        with self._lock:
-            self.skipped += 1
-            if self.skipped == SKIPS_MAX + 1:
-                self.false.append(f"records were skipped more than {SKIPS_MAX} times")
 
     def commit(self, place: Place, offset: int) -> None:
         """A commit was acknowledged."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from chaos.gate import Gate
 from chaos.group_verdict import GroupVerdict, Place
@@ -26,20 +26,12 @@ Ends = Callable[[], Mapping[Place, int]]
 
 
 @dataclass
-class Assigned:
-    """The partitions that a member has, each with the last offset that it got, and where it has to begin at least.
-
-    A member that misses records reads them again from where they begin: if they do not come then, the log lacks them.
-    librdkafka 2.16 itself may skip some, by its source: it asks where an epoch ends, reads on, and compares the answer
-    with the offset that it has reached by then, if metadata came meanwhile. What it holds for the application is
-    dropped, as if the log had been cut where that epoch ends (`rd_kafka_toppar_handle_OffsetForLeaderEpoch`).
-    """
+class _Assigned:
+    """The partitions that a member has, each with the last offset that it got, and where it has to begin at least."""
 
     verdict: GroupVerdict
     last: dict[Place, int | None] = field(default_factory=dict)
     at_least: dict[Place, int] = field(default_factory=dict)
-    lacking: dict[Place, int] = field(default_factory=dict)  # from where to read again
-    sought: dict[Place, int] = field(default_factory=dict)  # from where it was read again last
 
     def on_assign(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         self.verdict.joined += 1
@@ -49,30 +41,16 @@ class Assigned:
 
     def on_revoke(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         for place in map(_place_of, places):
-            for known in (self.last, self.lacking, self.sought):
-                known.pop(place, None)
+            self.last.pop(place, None)
 
-    def give(self, place: Place, offset: int, value: int) -> None:
-        """Takes what the member was given."""
-        if place not in self.last or place in self.lacking:
-            return  # it was revoked while this was on its way, or comes again
+    def give(self, message: Message) -> None:
+        place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+        if place not in self.last:
+            return  # it was revoked while this was on its way
         before = self.last[place]
-        if before is not None and offset > before + 1 and self.sought.get(place) != before + 1:
-            self.lacking[place] = before + 1
-            return
+        value = hash(message.value())
         self.verdict.give(place, offset, value, before=before, at_least=self.at_least[place])
         self.last[place] = offset
-
-    def seek(self, consumer: Consumer) -> None:
-        """Has the member read again what it lacks; what the client holds behind that is dropped."""
-        for place, offset in list(self.lacking.items()):
-            try:
-                consumer.seek(TopicPartition(*place, offset))
-            except KafkaException:
-                continue  # not now: the partition is on its way from one broker to another
-            del self.lacking[place]
-            self.sought[place] = offset
-            self.verdict.skip()
 
     def next_offsets(self) -> list[TopicPartition]:
         return [TopicPartition(*place, last + 1) for place, last in self.last.items() if last is not None]
@@ -102,7 +80,7 @@ def consume(verdict: GroupVerdict, number: int, bootstrap: str, gate: Gate, over
     )
     with gate.entered():
         while True:
-            assigned, leaves_at = Assigned(verdict), time.monotonic() + chance.uniform(*STAY_S)
+            assigned, leaves_at = _Assigned(verdict), time.monotonic() + chance.uniform(*STAY_S)
             consumer = Consumer(options, logger=LOGGER)
             consumer.subscribe(
                 list(TOPICS), on_assign=assigned.on_assign, on_revoke=assigned.on_revoke, on_lost=assigned.on_revoke
@@ -134,12 +112,10 @@ def watch(verdict: GroupVerdict, places: Sequence[Place], bootstrap: str, over: 
     consumer.close()
 
 
-def _read_and_commit(consumer: Consumer, assigned: Assigned) -> None:
+def _read_and_commit(consumer: Consumer, assigned: _Assigned) -> None:
     messages = [each for each in consumer.consume(BATCH_RECORDS, BATCH_WAIT_S) if each.error() is None]
     for message in messages:
-        place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
-        assigned.give(place, offset, hash(message.value()))
-    assigned.seek(consumer)
+        assigned.give(message)
     offsets = assigned.next_offsets()
     if not messages or not offsets:
         return
