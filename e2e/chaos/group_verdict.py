@@ -22,6 +22,7 @@ class GroupVerdict:
     commits: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # commits, by the error: members come and go
     joined: int = 0
+    repeated: int = 0  # times that records came again to the same member, because the group was rebalanced
     committed: dict[Place, int] = field(default_factory=dict)  # the highest that was acknowledged, or told
     given: dict[Place, dict[int, int]] = field(default_factory=dict)  # hash of each value, by offset
     false: list[str] = field(default_factory=list)
@@ -34,7 +35,8 @@ class GroupVerdict:
     def __str__(self) -> str:
         wrong = f"{len(self.false)} false: {self.false[:SHOWN]}" if self.false else "nothing wrong"
         refused = f", {self.refused.total()} refused" if self.refused else ""
-        return f"{self.total()} records, {self.joined} times joined, {self.commits} commits{refused}; {wrong}"
+        repeated = f", {self.repeated} times records again after a rebalance" if self.repeated else ""
+        return f"{self.total()} records, {self.joined} times joined, {self.commits} commits{refused}{repeated}; {wrong}"
 
     def total(self) -> int:
         """Records that were given to the group, each counted once."""

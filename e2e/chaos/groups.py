@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.gate import Gate
 from chaos.group_verdict import GroupVerdict, Place
@@ -26,34 +26,65 @@ Ends = Callable[[], Mapping[Place, int]]
 
 
 @dataclass
-class _Assigned:
-    """The partitions that a member has, each with the last offset that it got, and where it has to begin at least."""
+class Assigned:
+    """The partitions that a member has, each with the last offset that it got, and where it has to begin at least.
+
+    Where a group is rebalanced, librdkafka pauses and goes on behind what it has given, as far as it knows that. By its
+    source, records of the call that was just ending may come once more, from where the call before the rebalance began;
+    consumers of Kafka have to expect that. Whatever else comes again breaks a promise, and whatever does not come.
+    """
 
     verdict: GroupVerdict
     last: dict[Place, int | None] = field(default_factory=dict)
     at_least: dict[Place, int] = field(default_factory=dict)
+    _reached: dict[Place, int] = field(default_factory=dict)  # the highest offset that it got
+    _calls: int = 0
+    _began: dict[Place, int | None] = field(default_factory=dict)  # `last`, when the present call began
+    _began_before: dict[Place, int | None] = field(default_factory=dict)  # the same of the call before it
+    _again: dict[Place, tuple[int, int]] = field(default_factory=dict)  # from where records may come again; since when
+
+    def begin(self) -> None:
+        """A call that gives records begins; the group may be rebalanced in it."""
+        self._calls += 1
+        self._began_before, self._began = self._began, dict(self.last)
 
     def on_assign(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         self.verdict.joined += 1
         for place in map(_place_of, places):
             self.last[place] = None
             self.at_least[place] = self.verdict.committed.get(place, 0)
+        self._note_rebalance()
 
     def on_revoke(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         for place in map(_place_of, places):
-            self.last.pop(place, None)
+            for known in (self.last, self._reached, self._began, self._began_before, self._again):
+                known.pop(place, None)
+        self._note_rebalance()
 
-    def give(self, message: Message) -> None:
-        place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+    def _note_rebalance(self) -> None:
+        for place in self.last:
+            before = self._began_before.get(place)
+            self._again[place] = (self.at_least[place] if before is None else before + 1, self._calls)
+
+    def give(self, place: Place, offset: int, value: int) -> None:
+        """Takes what the member was given."""
         if place not in self.last:
             return  # it was revoked while this was on its way
         before = self.last[place]
-        value = hash(message.value())
+        if before is not None and place in self._again:
+            first, since = self._again[place]
+            if first <= offset <= before:
+                self.verdict.repeated += 1
+                before = offset - 1
+            if since < self._calls:  # all that the call had which saw the rebalance was given
+                del self._again[place]
         self.verdict.give(place, offset, value, before=before, at_least=self.at_least[place])
         self.last[place] = offset
+        self._reached[place] = max(offset, self._reached.get(place, offset))
 
     def next_offsets(self) -> list[TopicPartition]:
-        return [TopicPartition(*place, last + 1) for place, last in self.last.items() if last is not None]
+        """What to commit: behind all that it got, also while some of it comes again."""
+        return [TopicPartition(*place, reached + 1) for place, reached in self._reached.items()]
 
 
 def consume(verdict: GroupVerdict, number: int, bootstrap: str, gate: Gate, over: threading.Event, ends: Ends) -> None:
@@ -80,7 +111,7 @@ def consume(verdict: GroupVerdict, number: int, bootstrap: str, gate: Gate, over
     )
     with gate.entered():
         while True:
-            assigned, leaves_at = _Assigned(verdict), time.monotonic() + chance.uniform(*STAY_S)
+            assigned, leaves_at = Assigned(verdict), time.monotonic() + chance.uniform(*STAY_S)
             consumer = Consumer(options, logger=LOGGER)
             consumer.subscribe(
                 list(TOPICS), on_assign=assigned.on_assign, on_revoke=assigned.on_revoke, on_lost=assigned.on_revoke
@@ -112,10 +143,12 @@ def watch(verdict: GroupVerdict, places: Sequence[Place], bootstrap: str, over: 
     consumer.close()
 
 
-def _read_and_commit(consumer: Consumer, assigned: _Assigned) -> None:
+def _read_and_commit(consumer: Consumer, assigned: Assigned) -> None:
+    assigned.begin()
     messages = [each for each in consumer.consume(BATCH_RECORDS, BATCH_WAIT_S) if each.error() is None]
     for message in messages:
-        assigned.give(message)
+        place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+        assigned.give(place, offset, hash(message.value()))
     offsets = assigned.next_offsets()
     if not messages or not offsets:
         return
