@@ -32,24 +32,21 @@ def call(assigned: Assigned, *offsets: int) -> None:
         assigned.give(PLACE, offset, 100 + offset)
 
 
-def test_records_of_the_call_before_a_rebalance_may_come_again_and_commits_do_not_go_back(
-    assigned: Assigned, client: Consumer
-) -> None:
+@pytest.fixture
+def rebalanced(assigned: Assigned, client: Consumer) -> Assigned:
+    """The same member, whose group was rebalanced in a call that gave nothing."""
     assigned.begin()
     assigned.on_assign(client, [])
-    call(assigned, 4)
-    assert [place.offset for place in assigned.next_offsets()] == [6]
-    call(assigned, 5, 6)
-    assigned.verdict.check_whole({PLACE: 7})
-    assert assigned.verdict
-    assert "1 times records again after a rebalance" in str(assigned.verdict)
+    return assigned
 
 
-def test_records_of_an_earlier_call_do_not_come_again(assigned: Assigned, client: Consumer) -> None:
-    assigned.begin()
-    assigned.on_assign(client, [])
-    call(assigned, 3)
-    assert "3 was given behind 5" in str(assigned.verdict)
+def test_records_of_the_call_before_a_rebalance_may_come_again_and_commits_do_not_go_back(rebalanced: Assigned) -> None:
+    call(rebalanced, 4)
+    assert [place.offset for place in rebalanced.next_offsets()] == [6]
+    call(rebalanced, 5, 6)
+    rebalanced.verdict.check_whole({PLACE: 7})
+    assert rebalanced.verdict
+    assert "1 times records again after a rebalance" in str(rebalanced.verdict)
 
 
 def test_nothing_comes_again_without_a_rebalance(assigned: Assigned) -> None:
@@ -57,16 +54,15 @@ def test_nothing_comes_again_without_a_rebalance(assigned: Assigned) -> None:
     assert "5 was given behind 5" in str(assigned.verdict)
 
 
-def test_nothing_comes_again_once_the_member_got_more_after_the_rebalance(assigned: Assigned, client: Consumer) -> None:
-    assigned.begin()
-    assigned.on_assign(client, [])
-    call(assigned, 6)
-    call(assigned, 6)
-    assert "6 was given behind 6" in str(assigned.verdict)
-
-
-def test_a_rebalance_is_no_excuse_for_records_that_do_not_come(assigned: Assigned, client: Consumer) -> None:
-    assigned.begin()
-    assigned.on_assign(client, [])
-    call(assigned, 7)
-    assert "7 was given behind 5" in str(assigned.verdict)
+@pytest.mark.parametrize(
+    ("calls", "false"),
+    [
+        pytest.param([[3]], "3 was given behind 5", id="records of an earlier call"),
+        pytest.param([[6], [6]], "6 was given behind 6", id="records from after it"),
+        pytest.param([[7]], "7 was given behind 5", id="records that do not come"),
+    ],
+)
+def test_a_rebalance_excuses_nothing_else(rebalanced: Assigned, calls: list[list[int]], false: str) -> None:
+    for offsets in calls:
+        call(rebalanced, *offsets)
+    assert false in str(rebalanced.verdict)

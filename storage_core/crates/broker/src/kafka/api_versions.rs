@@ -7,10 +7,11 @@ use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use super::apis::{OFFERS, Offer, Offered};
 use super::clients;
 
+/// The APIs that the client which asks is told.
 pub(super) fn answer(request: &ApiVersionsRequest) -> ApiVersionsResponse {
     let (name, version) = (&request.client_software_name, &request.client_software_version);
     let is_librdkafka = clients::is_librdkafka(name, version);
-    let is_told = |offer: &&Offer| !(is_librdkafka && loses_records_of_librdkafka(offer.api));
+    let is_told = |offer: &&Offer| !(is_librdkafka && is_kept_from_librdkafka(offer.api));
     let rows = OFFERS.iter().filter(is_told).map(|offer| {
         let row = ApiVersion::default().with_api_key(offer.key);
         row.with_min_version(offer.told_from).with_max_version(offer.max)
@@ -18,12 +19,12 @@ pub(super) fn answer(request: &ApiVersionsRequest) -> ApiVersionsResponse {
     ApiVersionsResponse::default().with_api_keys(rows.collect())
 }
 
-/// Whether clients that are built on librdkafka lose records where they know this API. One that asks where its epoch ends holds
-/// the answer against the offset that it has reached when metadata come next, not against the one of its question. Where it has
-/// read on into the next epoch meanwhile, it takes the log for cut: it goes on where its epoch ended, and drops what it holds for
-/// the application before that (librdkafka 2.1 to 2.16). Epochs grow with each segment here. Where this API is not told, such a
-/// client asks nothing. It would learn nothing else: what was readable is cut off only where an administrator gives records up.
-fn loses_records_of_librdkafka(api: Offered) -> bool {
+/// Whether clients that are built on librdkafka are not told of this API, because they lose records by it. One that asks where its
+/// epoch ends holds the answer against the offset that it has reached when metadata come next, not against the one of its question.
+/// Where it has read on into the next epoch meanwhile, it takes the log for cut: it goes on where its epoch ended, and drops what
+/// it holds for the application before that (librdkafka 2.1 to 2.16). Epochs grow with each segment here. A client that is not told
+/// asks nothing, and misses one thing: an administrator who gives records up, which alone cuts off what was readable.
+fn is_kept_from_librdkafka(api: Offered) -> bool {
     api == Offered::OffsetForLeaderEpoch
 }
 
