@@ -10,7 +10,7 @@ import pytest
 import yaml
 from documents import DOCS, blocks, manifests
 from rendering import Helm
-from walrus_operator.api.cluster import parse_spec
+from walrus_operator.api.cluster import ClusterSpec, parse_spec
 from walrus_operator.api.topic import parse_topic
 from walrus_operator.plan.actions import REFUSED, Gate
 from walrus_operator.plan.topics import TopicGate
@@ -56,10 +56,25 @@ def test_the_way_of_the_readme_is_that_of_the_tutorial_which_a_test_walks() -> N
     assert [command for command in commands if not any(line.startswith(command) for line in walked)] == []
 
 
-def test_the_notes_of_the_operator_show_a_valid_cluster(helm: Helm) -> None:
+def cpu_asked_for(spec: ClusterSpec) -> dict[str, Any]:
+    return {pool.name: pool.resources and (pool.resources.requests or {}).get("cpu") for pool in spec.pools}
+
+
+def test_the_brokers_of_the_example_ask_for_cpu() -> None:
+    example = yaml.safe_load((DOCS / "examples/walruscluster.yaml").read_text())
+    assert cpu_asked_for(parse_spec(example["spec"])) == {"general": "250m"}
+
+
+def test_the_brokers_of_the_chart_ask_for_cpu_by_default(helm: Helm) -> None:
+    manifests = helm.render("walrus", {}, release="orders", namespace="shop").manifests
+    (cluster,) = [manifest for manifest in manifests if manifest["kind"] == "WalrusCluster"]
+    assert cpu_asked_for(parse_spec(cluster["spec"])) == {"general": "250m"}
+
+
+def test_the_notes_of_the_operator_show_a_valid_cluster_whose_brokers_ask_for_cpu(helm: Helm) -> None:
     notes = helm.render("walrus-operator", {}, release="walrus-operator", namespace="walrus-system").notes
     (shown,) = re.findall(r"<<'END'[^\n]*\n(.*?)^  END$", notes, re.MULTILINE | re.DOTALL)
-    parse_spec(yaml.safe_load(shown)["spec"])
+    assert cpu_asked_for(parse_spec(yaml.safe_load(shown)["spec"])) == {"general": "250m"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
