@@ -44,10 +44,16 @@ fn is_word(word: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }
 
+/// Programs that are built on librdkafka and say so neither with their name nor with their version, by that name.
+const BUILT_ON_LIBRDKAFKA: [&str; 1] = ["ClickHouse"];
+
 /// Whether a client is built on librdkafka, by what it says of itself. Most bindings and tools have the library's name in their own
-/// or in their version; Confluent's have one name in common. Who tells neither is not known.
+/// or in their version, as the library's documentation asks; Confluent's have one name in common. Any other is known by its name, or
+/// not at all.
 pub(super) fn is_librdkafka(name: &str, version: &str) -> bool {
-    name.starts_with("confluent-kafka-") || name.contains("rdkafka") || version.contains("rdkafka")
+    name.starts_with("confluent-kafka-")
+        || BUILT_ON_LIBRDKAFKA.contains(&name)
+        || [name, version].iter().any(|word| word.contains("rdkafka"))
 }
 
 /// Counts connections by the software of their clients.
@@ -123,6 +129,7 @@ mod tests {
             ("confluent-kafka-go", "2.3.0"),
             ("rust-rdkafka", "0.36.2"),
             ("karafka", "v2.5.0-rdkafka-ruby-v0.19.5-librdkafka-v2.8.0"),
+            ("ClickHouse", "v25.8.2.29-lts"),
         ];
         for (name, version) in built_on_it {
             assert!(is_librdkafka(name, version), "{name} {version}");
