@@ -84,6 +84,9 @@ class Kafka(Stage):
     def has_group(self, group: str) -> bool:
         return any(found.group_id == group for found in self._admin.list_consumer_groups().result(ASK_S).valid)
 
+    def has_members(self, group: str) -> bool:
+        return bool(self._admin.describe_consumer_groups([group])[group].result(ASK_S).members)
+
     def restart(self, node: int) -> None:
         broker = self._broker(node)
         broker.stop()

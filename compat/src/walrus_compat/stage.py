@@ -78,6 +78,10 @@ class Stage(ABC):
         """Whether there is a group of that name."""
 
     @abstractmethod
+    def has_members(self, group: str) -> bool:
+        """Whether anybody is a member of a group that there is."""
+
+    @abstractmethod
     def restart(self, node: int) -> None:
         """Stop a broker, which may hand over first, and start it again."""
 
@@ -170,6 +174,9 @@ class Walrus(Stage):
 
     def has_group(self, group: str) -> bool:
         return any(found.name == group for found in self.client.groups())
+
+    def has_members(self, group: str) -> bool:
+        return bool(self.client.describe_group(group).members)
 
     def restart(self, node: int) -> None:
         self._cluster.restart(str(node))
