@@ -15,6 +15,7 @@ use crate::cluster::routing::is_led_by;
 use crate::cluster::segment::log_id;
 use crate::copies::Copies;
 use crate::ending::recovery;
+use crate::node::error::Error;
 use crate::node::patience;
 
 /// Limit on the recoveries at the same time: each costs commands, which the metadata take together.
@@ -105,6 +106,8 @@ struct Suspicion {
     cause: Cause,
     since: Instant,
     under_way: bool,
+    /// Number of recoveries that were begun.
+    attempts: u32,
 }
 
 /// Watches the leaders until the node stops.
@@ -148,7 +151,7 @@ fn due<'a>(
     let mut room = AT_ONCE.saturating_sub(suspicions.values().filter(|one| one.under_way).count());
     let mut due = Vec::new();
     for (segment, cause) in suspected {
-        let fresh = || Suspicion { cause, since: Instant::now(), under_way: false };
+        let fresh = || Suspicion { cause, since: Instant::now(), under_way: false, attempts: 0 };
         let suspicion = suspicions.entry(segment.id).or_insert_with(fresh);
         if suspicion.under_way {
             continue;
@@ -159,6 +162,7 @@ fn due<'a>(
         let turn = || patience::RECOVERER_TURN * rank(copies, segment);
         if room > 0 && suspicion.since + cause.patience() + turn() <= Instant::now() {
             suspicion.under_way = true;
+            suspicion.attempts = suspicion.attempts.saturating_add(1);
             room -= 1;
             due.push(segment);
         }
@@ -172,17 +176,26 @@ fn recover(
     suspicion: &Suspicion,
     finished: mpsc::UnboundedSender<SegmentId>,
 ) {
-    let (recovering, segment, cause) = (copies.clone(), segment.clone(), suspicion.cause);
+    let (recovering, segment) = (copies.clone(), segment.clone());
+    let (cause, attempt) = (suspicion.cause, suspicion.attempts);
     copies.cluster().tasks().spawn("recovery of a segment", async move {
         let avoid = recovering.cluster().liveness().silent();
         let shutdown = recovering.cluster().tasks().shutdown().clone();
         let ended =
             shutdown.run_until_cancelled(recovery::run(&recovering, &segment, &avoid, cause.name())).await;
         if let Some(Err(error)) = ended {
-            tracing::warn!(segment = %segment.id, cause = cause.name(), %error, "the segment is not recovered yet");
+            warn_of(&segment, cause, attempt, &error);
         }
         let _ = finished.send(segment.id); // the watch may have ended
     });
+}
+
+/// Tells that an attempt to recover a segment failed. Where too few disks are there, thousands of segments fail once a second, for as
+/// long as that lasts: the log gets the first attempts of each, then ever fewer.
+fn warn_of(segment: &Descriptor, cause: Cause, attempt: u32, error: &Error) {
+    if attempt.is_power_of_two() {
+        tracing::warn!(segment = %segment.id, cause = cause.name(), attempt, %error, "the segment is not recovered yet");
+    }
 }
 
 /// Unsealed segments that this node stores, or stored as another disk, and whose leader is not there.

@@ -61,10 +61,11 @@ async fn look(context: &Context, kind: i8, key: &StrBytes) -> Found {
     }
     let name = super::group(context, key, Operation::Describe).map_err(|code| (code, ""))?;
     // Whatever is wrong may be right a moment later: a client that is told anything else gives up.
-    let nobody = (ResponseError::CoordinatorNotAvailable, "nobody coordinates the group just now");
+    let not_yet = |why| (ResponseError::CoordinatorNotAvailable, why);
     let node = context.broker.groups().coordinator(&name).await.map_err(|error| {
         tracing::debug!(group = name.name, %error, "a coordinator is not known");
-        nobody
+        not_yet("nobody coordinates the group just now")
     })?;
-    Brokers::of(context).address(node).ok_or(nobody)
+    let no_address = not_yet("the broker that coordinates the group has no address in this listener yet");
+    Brokers::of(context).address(node).ok_or(no_address)
 }
