@@ -184,7 +184,7 @@ fn recover(
         let ended =
             shutdown.run_until_cancelled(recovery::run(&recovering, &segment, &avoid, cause.name())).await;
         if let Some(Err(error)) = ended {
-            warn_of(&segment, cause, attempt, &error);
+            warn_ever_less(&segment, cause, attempt, &error);
         }
         let _ = finished.send(segment.id); // the watch may have ended
     });
@@ -192,7 +192,7 @@ fn recover(
 
 /// Tells that an attempt to recover a segment failed. Where too few disks are there, thousands of segments fail once a second, for as
 /// long as that lasts: the log gets the first attempts of each, then ever fewer.
-fn warn_of(segment: &Descriptor, cause: Cause, attempt: u32, error: &Error) {
+fn warn_ever_less(segment: &Descriptor, cause: Cause, attempt: u32, error: &Error) {
     if attempt.is_power_of_two() {
         tracing::warn!(segment = %segment.id, cause = cause.name(), attempt, %error, "the segment is not recovered yet");
     }
